@@ -16,15 +16,15 @@ from sb3_ext.expected_returns import expected_return as find_expected_return
 from sb3_ext.live_models import GivenStatistics, check_same_world, find_statistics
 from sb3_ext.loading import load_agent, seems_normalised, zip_file
 from sb3_ext.logger import logger
-from sb3_ext.normalization import ObservationNormalization, frozen, load_normalization
-from sb3_ext.policies import as_policy
+from sb3_ext.normalization import frozen
+from sb3_ext.policies import policy_in
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
 from sb3_ext.zoo import zoo_agent
 from tpd.core.seeding import reset_seed
 from tpd.core.types import MetricsCallback, RecurrentPolicy, Rng, State, TransitionsHandler, no_metrics
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
-from tpd.guards.settings import boolean, whole_number
+from tpd.guards.settings import whole_number
 from tpd.policies.pretrained import Pretrained
 from tpd.sources.stepping import CheckedEnv
 
@@ -63,33 +63,15 @@ class LoadedAgent(Pretrained):
                 vec_normalize = str(folder.vec_normalize)
         model = load_agent(zipped, env.make(), algorithm=algorithm, trust=trust)
         self.expected_return = find_expected_return(zip_file(zipped), expected_return)
-        normalization = None
         if vec_normalize is None and seems_normalised(zipped):
             raise ValueError(
                 f"{zipped} was trained under VecNormalize, so it needs normalised observations: "
                 'pass its statistics, vec_normalize="statistics.pkl", or vec_normalize=False to explain it '
                 "without them (on the command line: policy.vec_normalize=...)"
             )
-        if isinstance(vec_normalize, VecNormalize):
-            normalization = frozen(vec_normalize, env.observation_space)
-        elif vec_normalize is not None and vec_normalize is not False:
-            normalization = _statistics(Path(str(vec_normalize)).expanduser(), env, trust)
-        self.policy = as_policy(
-            model,
-            deterministic=boolean("deterministic", deterministic),
-            normalization=normalization,
-            mask=env.mask if env.discrete else None,
-        )
-
-
-def _statistics(file: Path, env: Environment, trust: bool) -> ObservationNormalization:
-    """Read the statistics of a file without unpickling; only if that fails and it is trusted, unpickle it."""
-    try:
-        return load_normalization(file, env.observation_space)
-    except ValueError:
-        if not trust:
-            raise
-        return load_normalization(file, env.observation_space, trust=True)
+        found = find_statistics(model, env, vec_normalize, trust)
+        statistics = frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found
+        self.policy = policy_in(env, model, deterministic, statistics)
 
 
 class GivenModel(Pretrained):
@@ -112,12 +94,8 @@ class GivenModel(Pretrained):
             raise ValueError(f"model: expected a Stable-Baselines3 model, got a {type(model).__name__}")
         check_same_world(env, model)
         found = find_statistics(model, env, vec_normalize)
-        self.policy = as_policy(
-            model,
-            deterministic=boolean("deterministic", deterministic),
-            normalization=frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found,
-            mask=env.mask if env.discrete else None,
-        )
+        statistics = frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found
+        self.policy = policy_in(env, model, deterministic, statistics)
         self.expected_return = expected_of_model(model)
 
 
@@ -150,9 +128,7 @@ class TrainedAgent:
                 f"{env.id} has no method action_masks, which MaskablePPO needs for training: add it to the "
                 "environment, or use policy=sb3_ppo"
             )
-        mask = env.mask if env.discrete else None
-        self.policy = as_policy(self.model, deterministic=boolean("deterministic", deterministic), mask=mask)
-
+        self.policy = policy_in(env, self.model, deterministic)
         obstacle = indivisible(self.model)
         if obstacle is not None and self.stages > 1:
             log.warning("the policy is trained in one stage instead of %d: %s", self.stages, obstacle)

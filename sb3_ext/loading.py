@@ -90,16 +90,15 @@ def zip_file(path: str | Path) -> Path:
 
 
 def _algorithm(agent: SavedAgent, name: str | None) -> Algorithm:
-    known = ", ".join(ALGORITHMS)
     if name is None:
-        for algorithm, has_sign in SIGNS.items():
-            if has_sign(agent):
-                return algorithm
-        raise ValueError(f"its algorithm cannot be detected: set algorithm to one of {known}")
-    for algorithm in SIGNS:
-        if algorithm.__name__.casefold() == name.casefold():
-            return algorithm
-    raise ValueError(f"algorithm={name} is not one of {known}")
+        problem = "its algorithm cannot be detected: set algorithm to"
+        found = [algorithm for algorithm, has_sign in SIGNS.items() if has_sign(agent)]
+    else:
+        problem = f"algorithm={name} is not"
+        found = [algorithm for known, algorithm in ALGORITHMS.items() if known.casefold() == name.casefold()]
+    if not found:
+        raise ValueError(f"{problem} one of {', '.join(ALGORITHMS)}")
+    return found[0]
 
 
 def _rebuilt(agent: SavedAgent, algorithm: Algorithm, env: Env) -> BaseAlgorithm:

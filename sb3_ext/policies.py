@@ -16,6 +16,8 @@ from stable_baselines3.common.policies import BasePolicy
 from sb3_ext.stages import PROGRESS
 from tpd.core.observations import unpack
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng
+from tpd.envs import Environment
+from tpd.guards.settings import boolean
 from tpd.predictors.network.device import seed_torch
 from tpd.sources.exploration import draw, mix, uniform
 
@@ -67,6 +69,21 @@ def as_policy(
             "vec_normalize (in as_policy: normalization), or False to explain it without them"
         )
     return kinds[discrete, recurrent](model, deterministic, normalization or None, mask)
+
+
+def policy_in(
+    env: Environment,
+    model: BaseAlgorithm,
+    deterministic: bool,
+    normalization: Normalizer | Literal[False] | None = None,
+) -> "SB3Policy":
+    """The same for a model that plays in this environment, whose action masks it uses."""
+    return as_policy(
+        model,
+        deterministic=boolean("deterministic", deterministic),
+        normalization=normalization,
+        mask=env.mask if env.discrete else None,
+    )
 
 
 def _lost_normalization(model: BaseAlgorithm) -> bool:
@@ -251,9 +268,6 @@ class DiscreteRecurrentSB3Policy(RecurrentSB3Policy, DiscreteSB3Policy):
 
     def _distribution(self, observations: Array) -> FloatArray:
         return _exact(self._run(observations)[0].distribution.probs)
-
-    def sample(self, observations: Array, rng: Rng) -> IntArray:
-        return draw(self.probabilities(observations), rng)
 
 
 def _exact(probabilities: torch.Tensor) -> FloatArray:

@@ -121,13 +121,14 @@ def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[
     alias = _alias(model, algorithm)
     weights = {name: weight.detach().cpu() for name, weight in model.policy.state_dict().items()}
     arguments = _arguments(model, algorithm, weights)
+    plain = {name: value.__name__ if name in CLASSES else value for name, value in arguments.items()}
     if algorithm is MaskablePPO and policy.mask != env.mask:
         raise ValueError("its action masks differ from those of the environment")
     normalization, arrays = _described_normalization(policy)
     settings = AgentSettings(
         algorithm=algorithm.__name__,
         policy=alias,
-        policy_settings=_settings(arguments),
+        policy_settings=validated(PolicySettings, plain),
         observation_space=to_plain(model.observation_space),
         action_space=to_plain(model.action_space),
         deterministic=policy.deterministic,
@@ -194,11 +195,6 @@ def _arguments(model: BaseAlgorithm, algorithm: Algorithm, weights: Weights) -> 
         raise ValueError(f"it {str(error).removesuffix(f'; {TRUST}')}") from error
 
 
-def _settings(arguments: Mapping[str, Any]) -> PolicySettings:
-    plain = {name: value.__name__ if name in CLASSES else value for name, value in arguments.items()}
-    return validated(PolicySettings, plain)
-
-
 def _model(settings: AgentSettings, weights: Weights) -> Any:
     """Build a model that plays, like one from a zip."""
     algorithm = ALGORITHMS[settings.algorithm]
@@ -241,15 +237,13 @@ def _described_normalization(policy: SB3Policy) -> tuple[NormalizationSettings |
             "with this order cannot be stored: pass agent= to tpd.load"
         )
     clip = float(normalization.clip) if np.isfinite(normalization.clip) else None
-    if not isinstance(mean, Mapping) or not isinstance(variance, Mapping):
-        settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=None)
-        return settings, {MEAN: np.asarray(mean), VARIANCE: np.asarray(variance)}
-    settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=list(mean))
-    return settings, {
-        f"{name}.{key}": np.asarray(values[key])
-        for name, values in ((MEAN, mean), (VARIANCE, variance))
-        for key in mean
-    }
+    keys: list[str] | None = None
+    arrays: dict[str, Any] = {MEAN: mean, VARIANCE: variance}
+    if isinstance(mean, Mapping):
+        keys = list(mean)
+        arrays = {f"{name}.{key}": arrays[name][key] for name in arrays for key in keys}
+    settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=keys)
+    return settings, {name: np.asarray(values) for name, values in arrays.items()}
 
 
 def _normalization(

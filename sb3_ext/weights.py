@@ -74,7 +74,9 @@ def _legacy(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
     if next_pickle(stream) != BEGINNING:
         raise ValueError("is not a file of weights that torch wrote")
     _, _, table, keys = (next_pickle(stream) for _ in range(4))
-    sizes = dict(_storage_sizes(table))
+    records = table.mapping if isinstance(table, PickledObject) else table
+    used = (_storage(*each) for each in records.items()) if isinstance(records, dict) else ()
+    sizes = {key: np.dtype(STORAGES[kind]).itemsize for key, kind in used}
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in sizes for key in keys):
         raise ValueError("is damaged: it does not list where its weights are stored")
     storages = dict[str, bytes]()
@@ -84,16 +86,6 @@ def _legacy(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
             raise ValueError(f"declares an array of {count} numbers, which does not fit the file")
         storages[key] = stream.read(count * sizes[key])
     return table, storages
-
-
-def _storage_sizes(table: Any) -> list[tuple[str, int]]:
-    """The keys of the storages in a table, and the bytes per number of each."""
-    records = table.mapping if isinstance(table, PickledObject) else table
-    found = list[tuple[str, int]]()
-    for name, record in records.items() if isinstance(records, dict) else ():
-        key, kind = _storage(name, record)
-        found.append((key, np.dtype(STORAGES[kind]).itemsize))
-    return found
 
 
 def _storage(name: str, record: Any) -> tuple[str, str]:

@@ -18,8 +18,7 @@ from tpd.envs import Environment
 from tpd.envs.made import MadeEnvironment
 from tpd.guards.files import blame, require_file
 from tpd.guards.settings import whole_number
-from tpd.store.descriptions import described, plain
-from tpd.store.env_kwargs import modest, require_no_files
+from tpd.store.descriptions import described, modest, plain, require_no_files
 from tpd.store.yaml_files import read_yaml
 
 CONFIG, ARGS = "config.yml", "args.yml"
@@ -137,16 +136,12 @@ def _zips(path: Path) -> list[Path]:
     return sorted(file for file in path.glob("*.zip") if file.name != METRICS and file.is_file())
 
 
-def _parameter_folders(path: Path) -> list[Path]:
-    """The folders with config.yml or args.yml: beside the zip, or one level below."""
-    folders = [path, *sorted(inner for inner in path.iterdir() if inner.is_dir())]
-    return [inner for inner in folders if any((inner / name).exists() for name in (CONFIG, ARGS))]
-
-
 def _parameters(path: Path) -> Path:
+    """The folder with config.yml or args.yml: beside the zip, or one level below."""
     if not path.is_dir():
         raise ValueError(f"{path}: there is no such folder")
-    folders = _parameter_folders(path)
+    folders = [path, *sorted(inner for inner in path.iterdir() if inner.is_dir())]
+    folders = [inner for inner in folders if any((inner / name).exists() for name in (CONFIG, ARGS))]
     stems = {file.stem for file in _zips(path)}
     if len(folders) > 1:
         folders = [inner for inner in folders if inner.name in stems] or folders

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tpd.core import notebook
+from tpd.core import sections
 from tpd.core.formats import fixed, percent, price, significant, worth
 
 
@@ -46,7 +46,7 @@ def test_ties_round_away_from_zero_and_nothing_else_does() -> None:
 
 
 def test_a_notebook_shows_differences_of_probabilities_with_their_sign() -> None:
-    assert [notebook.number(value, in_percent=True) for value in (0.004, -0.004, -0.5)] == [
+    assert [sections.shown_number(value, in_percent=True) for value in (0.004, -0.004, -0.5)] == [
         "0.4 %",
         "-0.4 %",
         "-50 %",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tpd.evaluation.hidden_information import hidden_information
+from tpd.evaluation.examiner import hidden_information
 
 CERTAIN = np.full(40, np.inf)
 

@@ -13,9 +13,8 @@ from tpd.core.outcomes import Outcome, OutcomeSet, event
 from tpd.core.types import Array, Episodes, FloatArray, Transitions, concatenate
 from tpd.core.verdicts import Verdict
 from tpd.evaluation.budget import Budget
-from tpd.evaluation.forecasts import ForecastSkill, by_steps, forecast_skill
+from tpd.evaluation.forecasts import ForecastSkill, by_steps, forecast_skill, verdicts
 from tpd.evaluation.fresh_episodes import judge_forecasts
-from tpd.evaluation.verdicts import verdicts
 from tpd.policies.function import FunctionPolicy
 from tpd.policies.stored import AbsentPolicy
 from tpd.policies.tabular import TabularPolicy

@@ -117,7 +117,7 @@ def test_events_that_end_the_episode_are_found_before_any_has() -> None:
     assert columns.ending == ((1, 6), (2,))
     assert columns.again == ((0, 5),)
     assert columns.events == (3, 4)
-    with pytest.raises(ValueError, match="must predict each of its 8 outcomes once"):
+    with pytest.raises(ValueError, match=r"its 8 outcomes \(columns 0 to 7\) once"):
         Columns(8, events=(0, 1))
 
 

@@ -174,7 +174,7 @@ def test_a_shard_appears_only_when_it_is_whole(tmp_path: Path) -> None:
 
 def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
     batch = random_transitions(spaces.Discrete(5), 10, {"mood": np.array(["good"] * 10)})
-    with pytest.raises(DatasetError, match=r"info\.mood has dtype <U4, but only numbers"):
+    with pytest.raises(DatasetError, match=r"info\.mood has dtype <U4, but only booleans"):
         list(write_shard(tmp_path / "x.parquet", [batch]))
     with pytest.raises(DatasetError, match="no transitions"):
         list(write_shard(tmp_path / "x.parquet", []))

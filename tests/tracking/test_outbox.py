@@ -357,7 +357,7 @@ def stores(folder: Path) -> dict[str, tuple[str, str]]:
     (folder / "file").touch()
     return {
         "a folder": (f"{folder}/folder.db", "must be a file that you may read and write"),
-        "no database": (f"{folder}/text.db", "is not an SQLite database"),
+        "no database": (f"{folder}/text.db", "is not a valid SQLite database"),
         "a query": (f"{folder}/a?b/mlflow.db", r"in a path with % or \?"),
         "an escape": (f"{folder}/50%25/mlflow.db", r"in a path with % or \?"),
         "below a file": (f"{folder}/file/mlflow.db", "cannot be written"),

@@ -51,7 +51,7 @@ class Library:
         """The runs that can be asked about, by the names that `read` accepts."""
         if not self.stored:
             return [_entry(name, folder) for name, folder in self._folders()]
-        from tpd.tracking.listing import list_tracked  # mlflow is slow to import
+        from tpd.tracking.downloads import list_tracked  # mlflow is slow to import
 
         return [
             RunEntry(run=run.id, title=run.name, env=run.about.get("env"), seed=run.about.get("seed"))

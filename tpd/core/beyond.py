@@ -56,13 +56,10 @@ def all_beyond(parts: Sequence[Beyond | None]) -> Beyond | None:
     held = [part for part in parts if part is not None]
     if len(held) < len(parts):
         return None
-    drawn = alike([part.draws for part in held])
-    return Beyond(
-        np.concatenate([part.mean for part in held]),
-        np.concatenate(drawn, axis=1),
-        np.concatenate([part.certain for part in held]),
-        np.concatenate([part.unended for part in held]),
+    mean, certain, unended = (
+        np.concatenate([getattr(part, name) for part in held]) for name in ("mean", "certain", "unended")
     )
+    return Beyond(mean, np.concatenate(alike([part.draws for part in held]), axis=1), certain, unended)
 
 
 def alike(drawn: Sequence[FloatArray]) -> list[FloatArray]:

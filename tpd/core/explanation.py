@@ -13,7 +13,7 @@ from tpd.core.beyond import Beyond, all_beyond, mean_of_both
 from tpd.core.contrast import Contrast
 from tpd.core.drawing import draw
 from tpd.core.efo import compose, powers
-from tpd.core.intervals import mean_band
+from tpd.core.intervals import Binary, mean_band
 from tpd.core.observations import MOST_NUMBERS, numbers
 from tpd.core.outcomes import UNACCOUNTED, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
@@ -285,9 +285,7 @@ class Explanation:
 
         From rollouts: exact binomial limits (Clopper and Pearson) for events, Student's t for the rest.
         """
-        if self.rollouts is not None:
-            return mean_band(self.rollouts, self.legend.is_event, self.certain, level)
-        return band_of(self.samples, self.expected, self.foreseen, level)
+        return self._band(self.samples, self.expected, self.legend.is_event, level)
 
     def sum_band(self, level: float = LEVEL, columns: Sequence[int] | None = None) -> Band:
         """[batch, horizon, outcome]: the band of the sum up to step h; for first occurrences P(by step h).
@@ -296,23 +294,23 @@ class Explanation:
         """
         asked = slice(None) if columns is None else list(columns)
         drawn = np.cumsum(self.samples[..., asked], axis=2)
-        if self.rollouts is not None:
-            once = (drawn <= 1).all(axis=0)  # first occurrences, and events that no rollout saw twice
-            return mean_band(drawn, self.legend.is_event[asked] & once, self.certain, level)
-        return band_of(drawn, np.cumsum(self.expected[..., asked], axis=1), self.foreseen, level)
+        once = (drawn <= 1).all(axis=0)  # first occurrences, and events that no rollout saw twice
+        expected = np.cumsum(self.expected[..., asked], axis=1)
+        return self._band(drawn, expected, self.legend.is_event[asked] & once, level)
 
     def return_band(self, level: float = LEVEL) -> Band:
         """[batch, horizon]: the band of the expected return up to step h."""
-        if self.rollouts is not None:
-            return mean_band(self.drawn_returns, np.False_, self.certain, level)
-        return band_of(self.drawn_returns, self.expected_return, self.foreseen, level)
+        return self._band(self.drawn_returns, self.expected_return, np.False_, level)
 
     def reward_band(self, level: float = LEVEL) -> Band:
         """[batch, horizon]: the band of the expected reward at step h."""
-        drawn = self.samples @ self.legend.rewards
+        return self._band(self.samples @ self.legend.rewards, self.expected_reward, np.False_, level)
+
+    def _band(self, drawn: FloatArray, expected: FloatArray, events: Binary, level: float) -> Band:
+        """The band from posterior samples or rollouts [draw, batch, horizon, ...]."""
         if self.rollouts is not None:
-            return mean_band(drawn, np.False_, self.certain, level)
-        return band_of(drawn, self.expected_reward, self.foreseen, level)
+            return mean_band(drawn, events, self.certain, level)
+        return band_of(drawn, expected, self.foreseen, level)
 
     def beyond_band(self, level: float = LEVEL) -> Band | None:
         """[batch]: the band of the return after the horizon; None without samples of it."""
@@ -408,16 +406,12 @@ class Explanation:
         return sections.of_explanation(self)
 
     def name_of(self, row: int) -> str:
-        """The pair as a short text."""
-        return f"{self._state_name(row)}: {self.action_name(row)}"
-
-    def _state_name(self, row: int) -> str:
-        """The numbers of the state, or the row of the observation if it has too many numbers."""
+        """The pair as a short text, with the row of the observation if it has too many numbers."""
         state = self.observations[row]
-        if self._numbered:
-            return f"state {state}"
-        few = state.dtype.names is None and state.size <= MOST_NUMBERS
-        return f"state {numbers(state)}" if few else f"observation {row}"
+        name = f"state {state}" if self._numbered else f"observation {row}"
+        if not self._numbered and state.dtype.names is None and state.size <= MOST_NUMBERS:
+            name = f"state {numbers(state)}"
+        return f"{name}: {self.action_name(row)}"
 
     def action_name(self, row: int) -> str:
         """The action of a pair as a short text."""

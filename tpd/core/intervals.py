@@ -86,7 +86,7 @@ def mean_band(samples: FloatArray, binary: Binary, certain: BoolArray, level: fl
     if certain.all():
         return Band(mean, mean)
     exact = clopper_pearson(samples.sum(axis=0), np.array(len(samples)), level)
-    return _fixed(_chosen(binary, exact, student(samples, level)), mean, certain)
+    return _chosen(binary, exact, student(samples, level), mean, certain)
 
 
 def difference_band(
@@ -98,7 +98,7 @@ def difference_band(
     if certain.all():
         return Band(mean, mean)
     exact = tango((apart > 0).sum(axis=0), (apart < 0).sum(axis=0), len(apart), level)
-    return _fixed(_chosen(binary, exact, student(apart, level)), mean, certain)
+    return _chosen(binary, exact, student(apart, level), mean, certain)
 
 
 def paired(fact: FloatArray, foil: FloatArray) -> FloatArray:
@@ -110,14 +110,11 @@ def paired(fact: FloatArray, foil: FloatArray) -> FloatArray:
     return np.asarray(fact - foil, dtype=np.float64)
 
 
-def _chosen(binary: Binary, exact: Band, other: Band) -> Band:
-    return Band(*(np.where(binary, one, another) for one, another in zip(exact, other, strict=True)))
-
-
-def _fixed(band: Band, mean: FloatArray, certain: BoolArray) -> Band:
-    """The band, with no width for deterministic pairs [batch]."""
+def _chosen(binary: Binary, exact: Band, other: Band, mean: FloatArray, certain: BoolArray) -> Band:
+    """The exact band of binary samples, else the other; without width for deterministic pairs [batch]."""
     fixed = certain.reshape(-1, *[1] * (mean.ndim - 1))
-    return Band(*(np.where(fixed, mean, end) for end in band))
+    pairs = zip(exact, other, strict=True)
+    return Band(*(np.where(fixed, mean, np.where(binary, one, another)) for one, another in pairs))
 
 
 def trials_for(chance: float, half_width: float, level: float, most: int) -> int:

@@ -16,7 +16,8 @@ def stratified(strata: IntArray, count: int) -> tuple[IntArray, FloatArray]:
     if count >= rows:
         return np.arange(rows), np.ones(rows)
     chance = np.minimum(1, count / (2 * rows) + _balanced(strata, count / 2))
-    chosen = _systematic(chance, count)
+    ends = np.cumsum(chance) * (count / chance.sum())  # evenly spaced rows, each taken with its chance
+    chosen = np.searchsorted(ends, np.arange(count) + 0.5, side="right").clip(0, rows - 1)
     return chosen, chance.sum() / rows / chance[chosen]
 
 
@@ -32,9 +33,3 @@ def _balanced(strata: IntArray, count: float) -> FloatArray:
         enough = np.minimum(1, middle * rate).sum() >= count
         low, high = (low, middle) if enough else (middle, high)
     return np.asarray(np.minimum(1, high * rate))
-
-
-def _systematic(chance: FloatArray, count: int) -> IntArray:
-    """[count]: evenly spaced rows, each taken with its probability."""
-    ends = np.cumsum(chance) * (count / chance.sum())
-    return np.asarray(np.searchsorted(ends, np.arange(count) + 0.5, side="right").clip(0, len(chance) - 1))

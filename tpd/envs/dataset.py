@@ -13,9 +13,9 @@ from tpd import __version__
 from tpd.envs.environment import Environment
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import brief, read_json
+from tpd.guards.files import brief
 from tpd.guards.settings import shown, whole_number
-from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
+from tpd.guards.versions import WRITTEN_BY, VersionError, read_versioned, require_version
 
 DESCRIPTION = "dataset.json"
 FORMAT = 2
@@ -60,6 +60,14 @@ class DatasetDescription:
     run: str = ""
     """The fingerprint of the run that wrote the dataset."""
 
+    def check_info(self, keys: Sequence[str]) -> None:
+        """Refuse `info` keys that the dataset does not have."""
+        if missing := [key for key in keys if key not in self.info_keys]:
+            kept = ", ".join(self.info_keys) or "none"
+            raise ValueError(
+                f"an outcome reads info[{missing[0]!r}], which is not in the dataset; its info keys: {kept}"
+            )
+
     def write(self, folder: Path) -> None:
         """Write the description to a folder, which must not hold a dataset of another run."""
         require_writable(folder, self.run)
@@ -75,8 +83,7 @@ class DatasetDescription:
         if not path.is_file():
             raise ValueError(f"{folder} is not a dataset: it has no {DESCRIPTION}")
         try:
-            plain = read_json(path)
-            require_version(path, plain)
+            plain = read_versioned(path, "a description of a dataset")
             if plain["format"] != FORMAT:
                 raise ValueError(
                     f"it has format {plain['format']!r}, but this version of tpd reads format {FORMAT}"
@@ -122,7 +129,7 @@ class DatasetEnv(gym.Env[Any, Any]):
         self.observation_space = description.observation_space
         self.action_space = description.action_space
         self.action_names = description.action_names
-        self.info_keys = description.info_keys
+        self.description = description
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> NoReturn:
         raise RuntimeError("this environment is a dataset: it cannot be reset or stepped")
@@ -141,9 +148,4 @@ class DatasetEnvironment(Environment):
 
     def check_info(self, keys: Sequence[str]) -> None:
         """Refuse `info` keys that the dataset does not have."""
-        for key in keys:
-            if key not in self._probe.info_keys:
-                kept = ", ".join(self._probe.info_keys) or "none"
-                raise ValueError(
-                    f"an outcome reads info[{key!r}], which is not in the dataset; its info keys: {kept}"
-                )
+        self._probe.description.check_info(keys)

@@ -7,8 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.lib.recfunctions import structured_to_unstructured, unstructured_to_structured
 
-from tpd.core.observations import pack
 from tpd.core.types import Array, FloatArray
 from tpd.envs.environment import Environment
 
@@ -40,10 +40,9 @@ class Features:
         """[batch, feature]"""
         if self.fields is not None:
             return self.fields[observations]
-        keys = observations.dtype.names
-        parts = [observations] if keys is None else [observations[key] for key in keys]
-        flat = [np.reshape(part, (len(observations), -1)).astype(np.float64) for part in parts]
-        return np.concatenate(flat, axis=1)
+        if observations.dtype.names is None:
+            return np.reshape(observations, (len(observations), -1)).astype(np.float64)
+        return structured_to_unstructured(observations, np.dtype(np.float64))
 
     def shown(self, feature: int, value: float) -> str:
         """A value of a feature as text."""
@@ -54,17 +53,9 @@ class Features:
         if self.fields is not None:
             known = {tuple(row): number for number, row in enumerate(self.fields.tolist())}
             return np.array([known[tuple(row)] for row in rows.tolist()], dtype=self.example.dtype)
-        keys, shape = self.example.dtype.names, (len(rows), *self.example.shape[1:])
-        if keys is None:
-            return rows.reshape(shape).astype(self.example.dtype)
-        columns, begin = dict[str, Array](), 0
-        for key in keys:
-            part = self.example[key]
-            width = int(np.prod(part.shape[1:], dtype=np.int64))
-            flat = rows[:, begin : begin + width]
-            columns[key] = flat.reshape(len(rows), *part.shape[1:]).astype(part.dtype)
-            begin += width
-        return pack(columns).astype(self.example.dtype)
+        if self.example.dtype.names is None:
+            return rows.reshape(len(rows), *self.example.shape[1:]).astype(self.example.dtype)
+        return unstructured_to_structured(rows, self.example.dtype)
 
 
 def features_of(env: Environment, observation: Array) -> Features:

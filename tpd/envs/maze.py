@@ -13,8 +13,6 @@ OBJECTS, COLOURS, STATES = 11, 6, 4
 EMPTY = 1
 """MiniGrid's number for an empty cell or an empty hand."""
 
-Seen = dict[str, Any]
-
 
 class GridCells(gym.ObservationWrapper[Any, Any, Any]):
     """Observes the whole grid instead of the agent's view, and the object that is carried.
@@ -31,7 +29,7 @@ class GridCells(gym.ObservationWrapper[Any, Any, Any]):
         parts = {"carrying": spaces.Discrete(OBJECTS), "cells": spaces.MultiDiscrete(sizes)}
         self.observation_space = spaces.Dict(parts)
 
-    def observation(self, observation: Seen) -> Seen:
+    def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
         level: Any = self.env.unwrapped
         cells: IntArray = level.grid.encode().astype(np.int64)
         cells[tuple(level.agent_pos)] = OBJECTS - 1, 0, level.agent_dir

@@ -16,7 +16,6 @@ from tpd.envs.radio_drawing import draw_network
 DECADES = 4.0
 """Orders of magnitude by which a signal may exceed a user's need before it is clipped to 1."""
 
-
 NEVER = 10**9
 """Time limit passed to mobile-env, in steps: never reached, since the environment has its own."""
 

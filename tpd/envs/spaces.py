@@ -133,11 +133,8 @@ def _fits(values: Array, space: spaces.Space[Any], hidden_state: int | None) -> 
     if isinstance(space, spaces.Dict):
         return values.dtype.names == tuple(space)
     shape, due = values.shape[1:], space.shape or ()
-    if values.dtype.itemsize > 8 or not values.dtype.isnative:
-        return False
-    if values.dtype.kind not in (
-        "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "biuf"
-    ):
+    kinds = "iu" if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else "biuf"
+    if values.dtype.itemsize > 8 or not values.dtype.isnative or values.dtype.kind not in kinds:
         return False
     if len(due) != 1 or len(shape) != 1 or hidden_state == 0:
         return shape == due

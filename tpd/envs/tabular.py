@@ -96,6 +96,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._masks = model.mask.astype(np.int8)
+        self._tables = model.probability, model.next_state, model.reward, model.terminated
         self.restart: Callable[[IntArray], IntArray] | None = None
         """If set, replaces initial states of episodes."""
         self._start_states = np.flatnonzero(model.start)
@@ -114,23 +115,15 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         self._state = self._start(self.num_envs)
         self._elapsed[:] = 0
         self._done[:] = False
-        return self._state.copy(), {"action_mask": self._mask()}
+        return self._state.copy(), {"action_mask": self._masks[self._state]}
 
     def step(self, actions: IntArray) -> tuple[IntArray, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
         """Take one step in every copy; a copy whose episode has ended is reset instead."""
         actions = np.asarray(actions)
-        state, model, reset = self._state, self.model, self._done
+        state, reset, draws = self._state, self._done, self.np_random.random(self.num_envs)
         from tpd.kernels.stepping import step_table  # numba is slow to import
 
-        branch, self._state, reward, terminated = step_table(
-            model.probability,
-            model.next_state,
-            model.reward,
-            model.terminated,
-            state,
-            actions,
-            self.np_random.random(self.num_envs),
-        )
+        branch, self._state, reward, terminated = step_table(*self._tables, state, actions, draws)
         info = self._step_info(state, actions, branch, reset)
         self._elapsed += 1
         if reset.any():
@@ -140,28 +133,19 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         if self.max_episode_steps is not None:
             truncated = self._elapsed >= self.max_episode_steps
         self._done = terminated | truncated
-        info["action_mask"] = self._mask()
+        info["action_mask"] = self._masks[self._state]
         return self._state.copy(), reward, terminated, truncated, info
 
     def roll(self, behaviour: FloatArray, steps: int, rng: Rng) -> Transitions:
         """Take `steps` steps in every copy, by the action probabilities behaviour [state, action]."""
-        model, size = self.model, (steps, self.num_envs)
+        size, most = (steps, self.num_envs), self.num_envs * ((steps + 1) // 2)
+        starts = self._start(most)  # enough, because an episode has at least one step
+        copies = self._state, self._elapsed, self._done
+        draws = rng.random(size), self.np_random.random(size)
         from tpd.kernels.stepping import roll_table
 
-        transitions = roll_table(
-            model.probability,
-            model.next_state,
-            model.reward,
-            model.terminated,
-            behaviour,
-            self._state,
-            self._elapsed,
-            self._done,
-            self.max_episode_steps or 0,
-            self._start(self.num_envs * ((steps + 1) // 2)),  # upper bound: an episode has at least one step
-            rng.random(size),
-            self.np_random.random(size),
-        )
+        limit = self.max_episode_steps or 0
+        transitions = roll_table(*self._tables, behaviour, *copies, limit, starts, *draws)
         return Transitions(*transitions)
 
     def _step_info(
@@ -169,9 +153,6 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     ) -> dict[str, Any]:
         """Entries of `info` besides the mask; a copy that was reset took no step."""
         return {}
-
-    def _mask(self) -> IntArray:
-        return self._masks[self._state]
 
     def _start(self, count: int) -> IntArray:
         index = np.searchsorted(self._start_cumulative, self.np_random.random(count), side="right")

@@ -14,6 +14,7 @@ from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.core.intervals import clopper_pearson
 from tpd.core.pairs import IN_MEMORY, blocks
 from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.evaluation.skill import ratio
 from tpd.predictors.cases import Cases
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import NONE
@@ -22,7 +23,7 @@ from tpd.predictors.rollouts import SampledCases
 CERTAIN = 1e-9
 FORECASTS = {"below 1 %": 0.0, "1 to 20 %": 0.01, "above 20 %": 0.2}
 """Bins of forecasts for which coverage is reported, with their lower edges."""
-LIKELY = 0.2
+LIKELY, LIKELY_NAME = 0.2, "truth above 20 %"
 """Coverage is also reported for truths above this."""
 
 
@@ -39,12 +40,12 @@ class Coverage(NamedTuple):
     @property
     def covered(self) -> FloatArray:
         """[outcome]: held / judged, the coverage; NaN if none is judged."""
-        return _share(self.held, self.judged)
+        return ratio(self.held, self.judged)
 
     @property
     def shown(self) -> FloatArray:
         """[outcome]: judged / tested; NaN if there are none."""
-        return _share(self.judged, self.tested)
+        return ratio(self.judged, self.tested)
 
     @property
     def overall(self) -> "Coverage":
@@ -62,13 +63,10 @@ class BandScores:
     names: tuple[str, ...]
     """[event]"""
     covered: FloatArray
-    """[event, bin]: fraction of forecasts whose band covers the truth; NaN without forecasts"""
+    """[event, bin + 1]: fraction of forecasts whose band covers the truth; NaN without forecasts. The last is
+    where the truth is above 0.2"""
     moments: IntArray
-    """[event, bin]: number of moments with such forecasts"""
-    likely_covered: FloatArray
-    """[event]: the same fraction where the truth is above 0.2"""
-    likely_moments: IntArray
-    """[event]"""
+    """[event, bin + 1]: number of moments with such forecasts"""
     score: FloatArray
     """[event]: mean interval score, width plus 2 / 10 % times the distance to missed truths"""
     base_score: FloatArray
@@ -77,19 +75,16 @@ class BandScores:
     def frame(self) -> pd.DataFrame:
         """A row for each event."""
         columns: dict[str, Any] = {"event": self.names}
-        for b, name in enumerate(FORECASTS):
+        for b, name in enumerate((*FORECASTS, LIKELY_NAME)):
             columns |= {f"covered, {name}": self.covered[:, b], f"moments, {name}": self.moments[:, b]}
-        likely = {"covered": self.likely_covered, "moments": self.likely_moments}
-        columns |= {f"{name}, truth above 20 %": values for name, values in likely.items()}
         return pd.DataFrame(columns | {"interval score": self.score, "constant band score": self.base_score})
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Flat names and values."""
         table = dict[str, float]()
         for k, name in enumerate(self.names):
-            for b, forecasts in enumerate(("below_1", "1_to_20", "above_20")):
+            for b, forecasts in enumerate(("below_1", "1_to_20", "above_20", "likely")):
                 table[f"{name}/{prefix}_covered_{forecasts}"] = float(self.covered[k, b])
-            table[f"{name}/{prefix}_covered_likely"] = float(self.likely_covered[k])
             table[f"{name}/{prefix}_interval_score"] = float(self.score[k])
             table[f"{name}/{prefix}_base_interval_score"] = float(self.base_score[k])
         return {name: value for name, value in table.items() if not np.isnan(value)}
@@ -129,16 +124,13 @@ def band_scores(explainer: Explainer, cases: Cases) -> BandScores | None:
         return None
     events = np.flatnonzero(explainer.legend.is_event)
     number = np.searchsorted(list(FORECASTS.values()), shown.said, side="right") - 1
-    judged = [shown.foreseen & (np.maximum(number, 0) == b) for b in range(len(FORECASTS))]
-    likely = shown.foreseen & (shown.true > LIKELY)
-    covered, moments = zip(*(_within(shown.held, cells) for cells in [*judged, likely]), strict=True)
+    cells = [np.maximum(number, 0) == b for b in range(len(FORECASTS))] + [shown.true > LIKELY]
+    covered, moments = zip(*(_within(shown.held, shown.foreseen & each) for each in cells), strict=True)
     base = Band(*np.quantile(shown.true, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0, method="weibull"))
     return BandScores(
         names=tuple(explainer.legend.names[k] for k in events),
-        covered=np.stack(covered[:-1], axis=1)[events],
-        moments=np.stack(moments[:-1], axis=1)[events],
-        likely_covered=covered[-1][events],
-        likely_moments=moments[-1][events],
+        covered=np.stack(covered, axis=1)[events],
+        moments=np.stack(moments, axis=1)[events],
         score=_interval_score(shown.band, shown)[events],
         base_score=_interval_score(base, shown)[events],
     )
@@ -195,7 +187,7 @@ def _limits(seen: FloatArray, cases: SampledCases, events: BoolArray) -> Band:
 
 def _within(held: BoolArray, cells: BoolArray) -> tuple[FloatArray, IntArray]:
     """[outcome] both: the coverage of some cells [case, horizon, outcome]; the number of cases with any."""
-    return _share((held & cells).sum(axis=(0, 1)), cells.sum(axis=(0, 1))), cells.any(axis=1).sum(axis=0)
+    return ratio((held & cells).sum(axis=(0, 1)), cells.sum(axis=(0, 1))), cells.any(axis=1).sum(axis=0)
 
 
 def _interval_score(band: Band, shown: _Shown) -> FloatArray:
@@ -203,7 +195,3 @@ def _interval_score(band: Band, shown: _Shown) -> FloatArray:
     missed = np.maximum(0, band.low - shown.true) + np.maximum(0, shown.true - band.high)
     score = np.where(shown.foreseen, band.high - band.low + 2 / (1 - LEVEL) * missed, 0)
     return np.asarray(score.sum(axis=(0, 1)) / np.maximum(1, shown.foreseen.sum(axis=(0, 1))))
-
-
-def _share(part: IntArray, whole: IntArray) -> FloatArray:
-    return np.where(whole > 0, part / np.maximum(1, whole), np.nan)

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import Legend, OutcomeSet
+from tpd.core.pairs import blocks
 from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Transitions
-from tpd.core.verdicts import Verdict, is_limit
+from tpd.core.verdicts import Verdict, Verdicts, is_limit
 from tpd.evaluation.skill import Judged, Scores, judge, ratio, score, with_all
 from tpd.evaluation.windows import Columns, Course, Tally
 from tpd.predictors.explainer import Explainer
@@ -168,7 +169,8 @@ def _skill(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes, cours
     predictor, columns = explainer.predictor, _columns(explainer, outcomes)
     tally = Tally(len(episodes), predictor.horizon, columns)
     known_steps = 0
-    for steps in course.portions(max(1, CELLS // (predictor.horizon * outcomes.width))):
+    for some in blocks(len(course.steps), max(1, CELLS // (predictor.horizon * outcomes.width))):
+        steps = course.steps[some]
         pairs = episodes.transitions[steps]
         known = np.asarray(predictor.support(pairs.observation, pairs.action) > 0)
         known_steps += int(known.sum())
@@ -182,13 +184,16 @@ def _skill(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes, cours
     names = [f"{steps[0]}-{steps[-1]}" if len(steps) > 1 else f"{steps[0]}" for steps in ranges]
     starts = [steps.start for steps in ranges]
     once = columns.is_event & _once(columns, course)
+    windows, forecasts, observed = (with_all(part, starts, axis=0) for part in tally.bins)
     return ForecastSkill(
         names=columns.names,
         is_event=tuple(columns.is_event.tolist()),
         by_horizon=score(tally.at.sum(axis=0)),
         at=judge((*names, ALL), tally.at, starts, columns.is_event),
         by=judge(tuple(f"by {step}" for step in by), tally.by[:, :, by], None, once),
-        bins=_reliability(tally.bins, starts),
+        bins=Reliability(
+            np.rint(windows).astype(np.int64), ratio(forecasts, windows), ratio(observed, windows)
+        ),
         unknown=1 - known_steps / max(1, len(course.steps)),
         episodes=len(episodes),
     )
@@ -236,6 +241,23 @@ def _check_finite(forecast: FloatArray, pairs: Transitions) -> None:
         )
 
 
-def _reliability(bins: FloatArray, starts: Sequence[int]) -> Reliability:
-    windows, forecast, observed = (with_all(part, starts, axis=0) for part in bins)
-    return Reliability(np.rint(windows).astype(np.int64), ratio(forecast, windows), ratio(observed, windows))
+def verdicts(policy: ForecastSkill, foil: ForecastSkill | None, legend: Legend) -> Verdicts:
+    """[2, ...]: on the policy's own actions and on foils; `NOT_JUDGED` if there are no foils."""
+    own = _by_step(policy, legend)
+    if foil is not None:
+        return own.joined(_by_step(foil, legend))
+    return own.joined(Verdicts(*(np.full_like(part, Verdict.NOT_JUDGED) for part in vars(own).values())))
+
+
+def _by_step(found: ForecastSkill, legend: Legend) -> Verdicts:
+    """[1, ...]: each step has the verdict of its range; each sum that of the next judged step."""
+    horizon = len(found.by_horizon.windows)
+    at, by = (judged.verdict for judged in (found.at, found.by))
+    ranges = np.repeat(np.arange(len(step_ranges(horizon))), [len(steps) for steps in step_ranges(horizon)])
+    later = np.searchsorted(by_steps(horizon), np.arange(horizon))
+    columns = [found.names.index(name) for name in (*legend.names, TERMINATED)]
+    returns = np.full(horizon, Verdict.NOT_JUDGED)
+    if RETURN in found.names and RETURN not in legend.names:
+        returns = by[later, found.names.index(RETURN)]
+    parts: list[IntArray] = [at[ranges][:, columns], by[later][:, columns], returns]
+    return Verdicts(*(part[None].astype(np.int8) for part in parts))

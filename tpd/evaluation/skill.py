@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.core.verdicts import Verdict
 
 RESAMPLES = 1000
@@ -128,6 +128,6 @@ def with_all(values: FloatArray, starts: Sequence[int], axis: int) -> FloatArray
     return np.concatenate([ranges, values.sum(axis=axis, keepdims=True)], axis=axis)
 
 
-def ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+def ratio(part: Array, whole: Array) -> FloatArray:
     """The quotient part / whole; NaN where whole is 0."""
     return np.asarray(np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0))

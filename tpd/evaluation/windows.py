@@ -93,11 +93,6 @@ class Course:
                 self.weight[chosen[-1]] = len(steps) / count
         self.steps = np.sort(np.concatenate(chosen))
 
-    def portions(self, size: int) -> Iterator[IntArray]:
-        """All steps, in chunks of this size."""
-        for start in range(0, len(self.steps), size):
-            yield self.steps[start : start + size]
-
     def ahead(self, steps: IntArray, horizon: int) -> Iterator[tuple[FloatArray, BoolArray]]:
         """The outcomes 0, 1, ... steps after the steps [step, outcome], and whether they are known [step]."""
         going_on = np.ones((len(steps), self.outcome.shape[1]), np.float32)

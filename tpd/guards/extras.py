@@ -15,10 +15,6 @@ EXTRAS = {
 """How to install each. mobile-env is installed alone: it requires pygame, which would overwrite pygame-ce."""
 
 
-class MissingExtraError(ImportError):
-    """A package that is not installed."""
-
-
 @contextmanager
 def needed_by(world: str) -> Iterator[None]:
     """Say in one line what is missing, a package or OpenGL, if an environment cannot be made without it."""
@@ -34,7 +30,7 @@ def needed_by(world: str) -> Iterator[None]:
             ) from error
         if package is None:
             raise
-        raise MissingExtraError(
+        raise ImportError(
             f"{world} needs the package {package}, which cannot be imported: {EXTRAS[package]}"
         ) from error
 

@@ -103,10 +103,7 @@ def in_turn(env: Environment, given: Sequence[Any]) -> Followed:
     def always(action: Array) -> Policy:
         return function_policy(lambda o: np.repeat(action[None], len(o), axis=0), 1.0, env.action_space)
 
-    return Followed(_in_words(env, actions), tuple(always(action) for action in actions))
-
-
-def _in_words(env: Environment, actions: Sequence[Array]) -> str:
-    """The sequence as text, such as "push left 2 times, then main engine"."""
+    # such as "push left 2 times, then main engine"
     runs = [(name, len(list(same))) for name, same in groupby(map(env.name_of_action, actions))]
-    return ", then ".join(name if count == 1 else f"{name} {count} times" for name, count in runs)
+    name = ", then ".join(name if count == 1 else f"{name} {count} times" for name, count in runs)
+    return Followed(name, tuple(always(action) for action in actions))

@@ -124,14 +124,5 @@ class QLearning:
     def _learn(self, t: Transitions) -> None:
         self._env.require_choice(t.observation, self._mask[t.observation])
         self.policy.version += 1
-        q_learning_update(
-            self._q,
-            self._mask,
-            t.observation,
-            t.action,
-            t.reward,
-            t.next_observation,
-            t.terminated,
-            self.learning_rate,
-            self.policy.discount,
-        )
+        steps = t.observation, t.action, t.reward, t.next_observation, t.terminated
+        q_learning_update(self._q, self._mask, *steps, self.learning_rate, self.policy.discount)

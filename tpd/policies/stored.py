@@ -55,10 +55,13 @@ POLICY = "policy.npz"
 
 
 def save_policy(policy: DiscretePolicy, env: Environment, folder: Path) -> None:
-    """Save its probabilities [state, action], its discount and, if it has them, its action values."""
-    states = np.arange(env.table_shape()[0])
-    arrays = {"probabilities": policy.probabilities(states), "discount": np.array(policy.discount)}
-    values = policy.action_values(states)
-    arrays |= {} if values is None else {"action_values": values}
+    """Save its table and its discount."""
     with atomic_write(folder / POLICY) as unfinished:
-        write_arrays(unfinished, arrays)
+        write_arrays(unfinished, policy_arrays(policy, env) | {"discount": np.array(policy.discount)})
+
+
+def policy_arrays(policy: DiscretePolicy, env: Environment) -> dict[str, Array]:
+    """Its probabilities [state, action] and, if it has them, its action values."""
+    states = np.arange(env.table_shape()[0])
+    arrays, values = {"probabilities": policy.probabilities(states)}, policy.action_values(states)
+    return arrays if values is None else arrays | {"action_values": values}

@@ -100,14 +100,9 @@ class ExactSolution:
         states, choices = self._shape
         if states > MOST_STATES:
             return None
-        edges = Edges(
-            self._pair,
-            self._next_state,
-            self._outcome @ legend.rewards,
-            self._goes_on,
-            np.arange(states * choices).reshape(self._shape),
-            policy.probabilities(self._states),
-        )
+        reward, next_rows = self._outcome @ legend.rewards, np.arange(states * choices).reshape(self._shape)
+        probabilities = policy.probabilities(self._states)
+        edges = Edges(self._pair, self._next_state, reward, self._goes_on, next_rows, probabilities)
         episodes = Episodes(edges, states * choices, policy.discount, self.horizon)
         value = episodes.returns(self._probability)[pair_of(observations, actions, choices)]
         certain = np.isfinite(value)

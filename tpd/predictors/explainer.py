@@ -161,7 +161,12 @@ class Explainer:
         if isinstance(predictor, DrawingPredictor):
             drawn = predictor.draws(observations, actions, self.policy, count)[..., :-1]
         else:
-            drawn = self._erring(observations, actions, predicted, count)[..., :-1]
+            assert self.errors is not None
+            if (foil := self.is_foil(observations, actions)) is None:
+                places, foil = row_numbers(observations, actions), np.zeros(len(actions), dtype=np.bool_)
+            else:
+                places = row_numbers(observations)
+            drawn = self.errors.draws(predicted, places, foil, count)[..., :-1]
         for some in blocks(len(actions)):
             drawn[:, some] = reconciled(drawn[:, some], self.legend)
         return drawn
@@ -172,15 +177,6 @@ class Explainer:
         predicted = np.concatenate([explanation.expected, end[..., None]], axis=2)
         pairs = explanation.observations, explanation.actions
         return replace(explanation, draws=self._draws(self.predictor, *pairs, predicted, draws))
-
-    def _erring(self, observations: Array, actions: Array, predicted: FloatArray, count: int) -> FloatArray:
-        """[count, batch, horizon, outcome + 1]: the prediction plus known errors."""
-        assert self.errors is not None
-        if (foil := self.is_foil(observations, actions)) is None:
-            places, foil = row_numbers(observations, actions), np.zeros(len(actions), dtype=np.bool_)
-        else:
-            places = row_numbers(observations)
-        return self.errors.draws(predicted, places, foil, count)
 
     def _verdicts_of(self, observations: Array, actions: Array) -> Verdicts | None:
         """[batch, ...]: verdicts for own actions or foils; the worse of both if that is unknown."""

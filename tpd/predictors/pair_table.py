@@ -58,26 +58,26 @@ class PairTable:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]; 0 where unknown."""
-        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
-        expected = np.zeros((*row.shape, *self.expected.shape[1:]), self.expected.dtype)
-        expected[known] = self.expected[row[known]]
-        return expected
+        return self.look_up(self.expected, observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]; 0 where unknown."""
-        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
-        visits = np.zeros(row.shape)
-        visits[known] = self.visits[row[known]]
-        return visits
+        return self.look_up(self.visits, observations, actions).astype(np.float64)
 
     def unknown(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon]: probability of having reached an unknown pair by step h; 0 if not tracked."""
-        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
         if self.into_unknown is None:
-            return np.zeros((*row.shape, self.horizon))
-        unknown = np.ones((*row.shape, self.horizon))
-        unknown[known] = self.into_unknown[row[known]]
-        return unknown
+            return np.zeros((*np.shape(observations), self.horizon))
+        return self.look_up(self.into_unknown, observations, actions, 1).astype(np.float64)
+
+    def look_up(
+        self, values: FloatArray, observations: Array, actions: Array, unknown: float = 0
+    ) -> FloatArray:
+        """[batch, ...]: the rows of values [pair, ...], or `unknown` for pairs that are not in the table."""
+        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
+        found = np.full((*row.shape, *values.shape[1:]), unknown, values.dtype)
+        found[known] = values[row[known]]
+        return found
 
     def table(self) -> "PairTable":
         return self

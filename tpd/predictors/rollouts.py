@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from tpd.core.bands import LEVEL, Band
+from tpd.core.bands import Band
 from tpd.core.intervals import clopper_pearson
 from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.seeding import reset_seed
 from tpd.core.types import Array, BoolArray, FloatArray, Policy, Rng
 from tpd.envs import Environment
-from tpd.guards.settings import number, whole_number
+from tpd.guards.settings import whole_number
 from tpd.predictors.cases import Cases
 from tpd.predictors.simulation import Choices, Sample, Simulator
-from tpd.sources.exploration import draw, random_actions, uniform
+from tpd.sources.exploration import other_actions
 from tpd.sources.moments import Moment
 from tpd.sources.playing import PlayedStep, play_together
 
@@ -70,37 +70,12 @@ class MonteCarlo:
         return joined([self._estimated(one, sample) for one, sample in zip(asked, samples, strict=True)])
 
     @property
-    def events(self) -> BoolArray:
-        """[outcome]: which outcomes are events; the last is termination."""
-        return np.array([*(outcome.is_event for outcome in self.outcomes.outcomes), True])
-
-    def band(self, cases: SampledCases, level: float = LEVEL) -> Band:
-        """[case, horizon, outcome]: the band of the true expectations, given the rollouts.
-
-        Exact binomial limits (Clopper and Pearson) for events, Student's t for the rest, and no width for
-        deterministic cases.
-        """
-        assert cases.standard_error is not None
-        number("level", level, 0, 1)
-        low, high = cases.expected.copy(), cases.expected.copy()
-        drawn = np.isfinite(cases.rollouts)
-        rollouts = cases.rollouts[drawn, None, None]
-        mean, error = cases.expected[drawn], cases.standard_error[drawn]
-        from scipy import special  # slow to import, and rarely needed
-
-        reach = special.stdtrit(rollouts - 1, (1 + level) / 2) * error
-        exact = clopper_pearson(np.rint(mean * rollouts), rollouts, level)
-        low[drawn] = np.where(self.events, exact.low, mean - reach)
-        high[drawn] = np.where(self.events, exact.high, mean + reach)
-        return Band(low, high)
-
-    @property
     def once(self) -> BoolArray:
         """[outcome]: which events happen at most once: first occurrences and termination."""
         return np.array([*(name.startswith(FIRST) for name in self.outcomes.legend.names), True])
 
-    def happened_by(self, cases: SampledCases, level: float = LEVEL) -> Band:
-        """[case, horizon, outcome]: the band of P(by step h), given the rollouts.
+    def happened_by(self, cases: SampledCases) -> Band:
+        """[case, horizon, outcome]: the 90 % band of P(by step h), given the rollouts.
 
         Exact binomial limits, from the number of rollouts that saw the event by step h; NaN for outcomes that
         can repeat.
@@ -108,70 +83,49 @@ class MonteCarlo:
         counted, rollouts = np.cumsum(cases.expected, axis=1), cases.rollouts[:, None, None]
         drawn = np.isfinite(rollouts)
         trials = np.where(drawn, rollouts, 1)
-        exact = clopper_pearson(np.rint(counted * trials), trials, level)
+        exact = clopper_pearson(np.rint(counted * trials), trials)
         ends = (np.where(drawn, end, counted) for end in exact)
         return Band(*(np.where(self.once, end, np.nan) for end in ends))
 
     def choose(self, episodes: int, rng: Rng, before_ends: bool = False) -> list[Choices]:
-        """Moments of the episodes, sampled uniformly, with the policy's action and a foil.
+        """Moments of the episodes, sampled uniformly, with the policy's action and a foil, if there is one.
 
         Reservoir sampling: only the chosen steps are kept in memory.
         """
         whole_number("episodes", episodes, at_least=1)
         kept = list[tuple[Moment, Array]]()
-        for offered, step in enumerate(self._offered(episodes, rng, before_ends)):
+        steps = play_together(self.env, self.policy, [reset_seed(rng) for _ in range(episodes)], rng)
+        every = ((step.moment(), step.action) for step in steps)
+        for offered, step in enumerate(_before_ends(steps, self.horizon) if before_ends else every):
             place = offered if offered < self.moments else int(rng.integers(offered + 1))
             if place < self.moments:
                 kept[place : place + 1] = [step]
         if not kept:
             raise ValueError(f"none of {episodes} episodes of {self.env.id} terminates: play more episodes")
-        return [
-            Choices(moment, self._with_foil(moment.observation[None], own, rng), int(rng.integers(2**63)))
-            for moment, own in kept
-        ]
-
-    def _offered(self, episodes: int, rng: Rng, before_ends: bool) -> Iterable[tuple[Moment, Array]]:
-        """Candidate steps: a moment, and the action taken there [1, ...]."""
-        steps = play_together(self.env, self.policy, [reset_seed(rng) for _ in range(episodes)], rng)
-        if not before_ends:
-            return ((step.moment(), step.action) for step in steps)
-        return _before_ends(steps, self.horizon)
-
-    def _with_foil(self, observation: Array, own: Array, rng: Rng) -> Array:
-        """[choice, ...]: the own action [1, ...] and a random valid other action, if there is one."""
-        if self.env.parts is not None:
-            foil = self.env.parts.change_one(own, rng)
-        elif not self.env.discrete:
-            foil = random_actions(self.env, observation, rng)
-        else:
-            others = self.env.mask(observation).copy()
-            others[0, own[0]] = False
-            if not others.any():
-                return own
-            foil = draw(uniform(others), rng)
-        return np.concatenate([own, foil.astype(own.dtype)])
+        chosen = list[Choices]()
+        for moment, own in kept:
+            foil, possible = other_actions(self.env, moment.observation[None], own, rng)
+            actions = np.concatenate([own, foil.astype(own.dtype)]) if possible.all() else own
+            chosen.append(Choices(moment, actions, int(rng.integers(2**63))))
+        return chosen
 
     def _estimated(self, asked: Choices, sample: Sample) -> SampledCases:
         """The cases of one moment: means and standard errors over the rollouts."""
         seen, count = sample.seen.astype(np.float64), len(asked.actions)
         if self.progress is not None:
             self.progress(1)
+        error = np.zeros(seen.shape[1:])  # of a single, deterministic rollout
+        if len(seen) > 1:
+            error = seen.std(axis=0, ddof=1) / np.sqrt(len(seen))
         return SampledCases(
             observations=np.repeat(asked.moment.observation[None], count, axis=0),
             actions=asked.actions,
             own=np.arange(count) == 0,
             weight=np.ones(count),
             expected=seen.mean(axis=0),
-            standard_error=_standard_error(seen),
+            standard_error=error,
             rollouts=np.full(count, np.inf if sample.certain.all() else len(seen), dtype=np.float64),
         )
-
-
-def _standard_error(seen: FloatArray) -> FloatArray:
-    """[...]: standard error of the mean over rollouts [rollout, ...]; 0 for a single, deterministic one."""
-    if len(seen) == 1:
-        return np.zeros(seen.shape[1:])
-    return np.asarray(seen.std(axis=0, ddof=1) / np.sqrt(len(seen)))
 
 
 def _before_ends(steps: Iterable[PlayedStep], within: int) -> Iterator[tuple[Moment, Array]]:

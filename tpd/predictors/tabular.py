@@ -62,26 +62,16 @@ class TabularFHTD:
 
     def update(self, transitions: Transitions) -> None:
         """One pass over the batch, in order, with the current policy."""
-        outcome, continuation = self.outcomes.observe(transitions)
+        observed = self.outcomes.observe(transitions)
         check_numbers(transitions, *self._visits.shape)
         arrived = np.zeros(len(self._visits), dtype=np.bool_)
         arrived[transitions.next_observation] = True
         states = np.flatnonzero(arrived)
         self._next_probabilities[states] = self.policy.probabilities(states)
-        fhtd_update(
-            self._values,
-            self._visits,
-            transitions.observation,
-            transitions.action,
-            transitions.next_observation,
-            outcome,
-            continuation,
-            self._next_probabilities,
-            self.step_size.scale,
-            self.step_size.exponent,
-            self.discount if self.form == "fhgvf" else 1.0,
-            self.form == "fhgvf",
-        )
+        batch = transitions.observation, transitions.action, transitions.next_observation, *observed
+        cumulative = self.form == "fhgvf"
+        rates = *self.step_size, self.discount if cumulative else 1.0
+        fhtd_update(self._values, self._visits, *batch, self._next_probabilities, *rates, cumulative)
 
     def state(self) -> State:
         """The table, and the visits of each pair."""

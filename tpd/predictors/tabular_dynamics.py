@@ -128,7 +128,8 @@ class TabularDynamics:
             edges = np.flatnonzero(mass[row_of_edge, -1].any(axis=1))
             before = mass[row_of_edge[edges]]
             now = events[edges]
-            met = before + _now_met(before, now)
+            met = before.copy()  # its last row is all mass; the others grow where a condition is first met
+            met[:, :-1] += (before[:, -1:] - before[:, :-1]) * now[:, :, None]
             goes_on = (self.probability * alive)[edges, None, None] * (1 - now)[:, None]
             arrived = self._arrive(edges, met * goes_on)
             found[t] = arrived.sum(axis=0)
@@ -172,14 +173,3 @@ class TabularDynamics:
                 share = probabilities[:, action].reshape(-1, *[1] * (arrived.ndim - 1))
                 np.add.at(mass, next_pairs[here, action], arrived[here] * share)
         return mass
-
-
-def _now_met(before: FloatArray, now: FloatArray) -> FloatArray:
-    """[edge, condition + 1, event]: the mass for which a condition is first met at this step.
-
-    before: the mass for which each condition was met before; its last row is all mass.
-    now [edge, event]: which events happen at this step.
-    """
-    met = np.zeros_like(before)
-    met[:, :-1] = (before[:, -1:] - before[:, :-1]) * now[:, :, None]
-    return met

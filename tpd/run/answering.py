@@ -119,10 +119,10 @@ def _time_limits(compared: Sequence[Compared]) -> list[str]:
     """Remarks on episodes whose time limit falls within the horizon: no explanation models the limit."""
     said = list[str]()
     for side in compared:
-        limit = None if side.state.moment is None else side.run.env.time_limit
-        if limit is None or side.state.moment is None:
+        limit, moment = side.run.env.time_limit, side.state.moment
+        if limit is None or moment is None:
             continue
-        last = limit - side.state.moment.step - 1
+        last = limit - moment.step - 1
         if last < side.run.explainer.predictor.horizon - 1:
             said.append(
                 f"the time limit of {limit} steps ends the episode after step {last}; predictions for later "

@@ -1,7 +1,4 @@
-"""The commands `tpd-run`, `tpd-sync`, `tpd-explain`, `tpd-ui`.
-
-Imports are deferred so that --help is fast.
-"""
+"""The commands `tpd-run`, `tpd-sync`, `tpd-explain`, `tpd-ui`; imports are deferred for a fast --help."""
 
 import gc
 import logging

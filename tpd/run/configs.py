@@ -39,7 +39,6 @@ def fewer_updates(updates: int, transitions: float | None) -> int:
 
 OmegaConf.register_new_resolver("fewer_updates", fewer_updates, replace=True)
 
-
 HYDRA_FLAGS = {
     option for action in get_args_parser()._actions for option in action.option_strings if option[:2] == "--"
 }
@@ -168,13 +167,10 @@ def _unknown(overrides: Sequence[str]) -> str:
             near, every = did_you_mean(value, options[key]), ", ".join(options[key])
             return f"{key}={value}: there is no such {key}; the options are {every}{near}"
         if key not in known:
-            near = did_you_mean(key, [name for name in named if _of_hydra(name) == _of_hydra(key)])
+            hydras = key.startswith("hydra")
+            near = did_you_mean(key, [name for name in named if name.startswith("hydra") == hydras])
             return f"{key}: there is no such setting (--help lists all){near}"
     return ""
-
-
-def _of_hydra(key: str) -> bool:
-    return key.startswith("hydra")
 
 
 def _keys(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

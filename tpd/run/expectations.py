@@ -63,8 +63,12 @@ class Expectations:
         self._simulator: Simulator | None = None
         self.reason = reason_not_to_ask(run, state, asking)
         """Why the simulator is not used; empty if it is."""
-        if not self.reason:
-            self._ask_once(asking)
+        if not self.reason:  # try the simulator with all valid actions
+            try:
+                self._simulator = simulator_of(run, precision=asking.precision, progress=asking.progress)
+                self._roll_out(self._valid_actions())
+            except Exception as error:  # the environment may raise anything
+                self.leave_out(" ".join(str(error).split()) or type(error).__name__)
 
     @property
     def simulated(self) -> bool:
@@ -121,14 +125,6 @@ class Expectations:
         here = np.repeat(self.state.observation, len(actions), axis=0)
         explanation = self.run.explainer.explain(here, actions, draws=draws)
         return replace(explanation, action_names=self.run.env.numbered_action_names)
-
-    def _ask_once(self, asking: Asking) -> None:
-        """Try the simulator with all valid actions; fall back to the learned explainer if that fails."""
-        try:
-            self._simulator = simulator_of(self.run, precision=asking.precision, progress=asking.progress)
-            self._roll_out(self._valid_actions())
-        except Exception as error:  # the environment may raise anything
-            self.leave_out(" ".join(str(error).split()) or type(error).__name__)
 
     def _valid_actions(self) -> Array:
         """[action]: the actions to roll out together; empty if there are too many."""

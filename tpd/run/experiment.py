@@ -23,10 +23,10 @@ from tpd.core.seeding import generator
 from tpd.core.types import FittingLearner, HasMetrics, Learner, Stage, TransitionsHandler
 from tpd.evaluation.budget import Budget
 from tpd.evaluation.errors import Errors
+from tpd.evaluation.forecasts import verdicts
 from tpd.evaluation.fresh_episodes import judge_forecasts
 from tpd.evaluation.learning_curve import LearningCurve
 from tpd.evaluation.played_return import PlayedReturn, all_ended, episode_returns
-from tpd.evaluation.verdicts import verdicts
 from tpd.kernels.interrupts import interruptible
 from tpd.predictors.pair_table import HasTable
 from tpd.run.overview import write_overview

@@ -16,7 +16,6 @@ from tpd.answers.asked import column_of
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation, together
 from tpd.core.types import Array, FloatArray
-from tpd.guards.sizes import TooLargeError
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             answer(parse(arguments), Path(folder))
-    except (ValueError, OSError, TooLargeError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
 
 

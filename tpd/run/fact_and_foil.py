@@ -26,10 +26,7 @@ PLACE = {"episode", "step"}
 OWN, OPPOSITE = "the agent's action", "the opposite action"
 UNCHANGED = " (the rest unchanged)"
 MOST_CHANGES = 64
-"""Changes of one action part: up to this many are rolled out to find the best.
-
-Above, learned values choose.
-"""
+"""Changes of one action part: up to this many are rolled out to find the best; else learned values choose."""
 
 
 @dataclass(frozen=True)
@@ -75,29 +72,27 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
     asking = Asking(question.rollouts, question.precision)
     state, own = find_state(run, question.state)
     action = chosen_action(run, state, own, question.action, question.run)
+    if question.against is None and question.foil_state is None:
+        return compared_actions(Expectations(run, state, asking), own, action, question.foil)
+    rival, rival_name, place = run, question.run, question.foil_state
     if question.against is not None:
-        rival = saved_runs.read(fetch(question.against, question.store, scratch / "against"), question.trust)
+        rival_name, place = question.against, question.state
+        rival = saved_runs.read(fetch(rival_name, question.store, scratch / "against"), question.trust)
         if rival.env.id != run.env.id:
             raise QuestionError(
                 f"cannot compare {run.env.id} and {rival.env.id}, which are different environments"
             )
-        there, its_own = find_state(rival, question.state)
-        foil = chosen_action(rival, there, its_own, question.foil or question.action, question.against)
-        names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
-        here, elsewhere = _both(run, state, rival, there, asking)
-        return (
-            Compared(here, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
-            Compared(elsewhere, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
-        )
-    if question.foil_state is not None:
-        there, its_own = find_state(run, question.foil_state)
-        foil = chosen_action(run, there, its_own, question.foil or question.action, question.run)
-        here, elsewhere = _both(run, state, run, there, asking)
-        return (
-            Compared(here, own, action, f"{run.env.name_of_action(action)} in {state.name}"),
-            Compared(elsewhere, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
-        )
-    return compared_actions(Expectations(run, state, asking), own, action, question.foil)
+    there, its_own = find_state(rival, place)
+    foil = chosen_action(rival, there, its_own, question.foil or question.action, rival_name)
+    here, elsewhere = (Expectations(*side, asking.fixed()) for side in ((run, state), (rival, there)))
+    without_mixing([here, elsewhere])
+    names = run.env.name_of_action(action), rival.env.name_of_action(foil)
+    if question.against is None:
+        names = f"{names[0]} in {state.name}", f"{names[1]} in {there.name}"
+    else:
+        runs = (run.name, rival.name) if run.name != rival.name else (question.run, rival_name)
+        names = f"{runs[0]} ({names[0]})", f"{runs[1]} ({names[1]})"
+    return Compared(here, own, action, names[0]), Compared(elsewhere, its_own, foil, names[1])
 
 
 def compared_actions(
@@ -131,15 +126,6 @@ def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -
     long = not run.env.discrete and np.size(action) > 1
     same = known is not None and np.array_equal(action, known)
     return short if long and same else run.env.name_of_action(action)
-
-
-def _both(
-    run: SavedRun, state: NamedState, rival: SavedRun, there: NamedState, asking: Asking
-) -> tuple[Expectations, Expectations]:
-    """Expectations at two moments that are compared: both by rollouts, or both learned."""
-    sides = Expectations(run, state, asking.fixed()), Expectations(rival, there, asking.fixed())
-    without_mixing(sides)
-    return sides
 
 
 def find_state(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:

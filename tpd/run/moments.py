@@ -41,19 +41,16 @@ def worth_asking(question: Question, run: SavedRun) -> str:
     assert recording is not None
     found, how = find_moments(run, Asking(question.rollouts, question.precision), question.seconds)
     command = shlex.join(["tpd-explain", f"run={question.run}", *_repeated(question)])
-    if not found and how != BY_ROLLOUTS and run.explainer.limits is not None:
-        return (
-            f"{run.name}: this explainer's method does not predict first occurrences, so no steps are "
-            "suggested. To ask about any step:\n"
-            f"  {command} episode=0 step={_last_of(recording, 0)}"
-        )
     if not found:
-        longer = f" within {question.seconds:g} s; seconds=... searches longer" if how == BY_ROLLOUTS else ""
-        return (
-            f"{run.name}: no step of a recorded episode was found that changed the probability of a decisive "
-            f"event by {percent(_least(run))} or more ({how}{longer}). To ask about any step:\n"
-            f"  {command} episode=0 step={_last_of(recording, 0)}"
-        )
+        reason = "this explainer's method does not predict first occurrences, so no steps are suggested"
+        if how == BY_ROLLOUTS or run.explainer.limits is None:
+            longer = (
+                f" within {question.seconds:g} s; seconds=... searches longer" if how == BY_ROLLOUTS else ""
+            )
+            change = f"changed the probability of a decisive event by {percent(_least(run))} or more"
+            reason = f"no step of a recorded episode was found that {change} ({how}{longer})"
+        any_step = f"  {command} episode=0 step={_last_of(recording, 0)}"
+        return f"{run.name}: {reason}. To ask about any step:\n{any_step}"
     lines = [f"{run.name}: moments worth asking about ({how})"]
     for one in found:
         lines += [f"episode {one.episode}, {one.text}", f"  {command} episode={one.episode} step={one.step}"]

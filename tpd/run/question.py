@@ -40,7 +40,6 @@ Settings:  store=sqlite:///mlflow.db            the MLflow store
                                                 policy of the run
 """
 
-
 LARGEST_REWARD = 1e15
 MOST_SECONDS = 1e6
 

@@ -181,7 +181,6 @@ class Sweep:
         self._claim = ExitStack()
         with blame("hydra.sweep.dir"):
             self._claim.enter_context(locked(self.folder))
-        with blame("hydra.sweep.dir"):
             for folder in (self.folder, *(path.parent for path in self.folder.glob(f"*/{STATUS}"))):
                 require_own_version(folder)
         known = read_record(self.folder / SWEEP)

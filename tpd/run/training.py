@@ -216,11 +216,7 @@ class DatasetTraining(Training):
                     f"the {name} of {env.id} is {ours}, but the {name} of the dataset is {theirs}: use the "
                     "environment that it was collected in"
                 )
-        if missing := [key for key in info_keys if key not in self._dataset.info_keys]:
-            kept = ", ".join(self._dataset.info_keys) or "none"
-            raise ValueError(
-                f"an outcome reads info[{missing[0]!r}], which is not in the dataset; its info keys: {kept}"
-            )
+        self._dataset.check_info(info_keys)
 
     def _learning_stages(
         self, env: Environment, policy: Policy, rng: Rng, learning: Handlers, info_keys: Sequence[str]

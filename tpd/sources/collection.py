@@ -1,5 +1,6 @@
 """Collects transitions from an environment: with exploration to learn from, or whole episodes to judge by."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -40,7 +41,8 @@ def collect(
         envs.restart = behaviour.restart
     stream: Iterator[Transitions]
     if isinstance(behaviour, TabularExplorer) and type(envs) is TabularVectorEnv:
-        stream = _roll(envs, behaviour, rng)
+        envs.reset(seed=reset_seed(rng))
+        stream = (envs.roll(behaviour.table, STEPS_AT_ONCE, rng) for _ in itertools.count())
     else:
         stream = (step for _, step in interact(envs, policy, behaviour, reset_seed(rng), info_keys))
     parts, gathered, done = list[Transitions](), 0, 0
@@ -59,13 +61,6 @@ def collect(
         behaviour.remember(batch)
         yield batch
     envs.close()
-
-
-def _roll(envs: TabularVectorEnv, behaviour: TabularExplorer, rng: Rng) -> Iterator[Transitions]:
-    """Step forever, a few steps of every copy at a time."""
-    envs.reset(seed=reset_seed(rng))
-    while True:
-        yield envs.roll(behaviour.table, STEPS_AT_ONCE, rng)
 
 
 def play(

@@ -107,26 +107,27 @@ class SparseExplorer(Explorer):
             self._left = self._rng.integers(0, self._most, copies, endpoint=True)
         wild = self._left == 0
         if wild.any():
-            others, possible = self._others(observations[wild], actions[wild])
+            others, possible = other_actions(self._env, observations[wild], actions[wild], self._rng)
             actions[wild] = others
             wild[wild] = possible
         drawn = self._rng.integers(self._fewest, self._most, copies, endpoint=True)
         self._left = np.where(self._left == 0, drawn, self._left) - 1
         return Choice(actions, ~wild)
 
-    def _others(self, observations: Array, actions: Array) -> tuple[Array, BoolArray]:
-        """[batch, ...] and [batch]: a random valid action other than these, and whether there is one."""
-        if self._env.parts is not None:  # like a foil: only one part of the action changes
-            return self._env.parts.change_one(actions, self._rng), np.ones(len(actions), dtype=np.bool_)
-        if not self._env.discrete:
-            return random_actions(self._env, observations, self._rng), np.ones(len(actions), dtype=np.bool_)
-        valid = self._env.mask(observations).copy()
-        valid[np.arange(len(actions)), actions] = False
-        possible = np.asarray(valid.any(axis=1))
-        others = actions.copy()
-        if possible.any():
-            others[possible] = draw(uniform(valid[possible]), self._rng)
-        return others, possible
+
+def other_actions(env: Environment, observations: Array, actions: Array, rng: Rng) -> tuple[Array, BoolArray]:
+    """[batch, ...] and [batch]: a random valid action other than these, and whether there is one."""
+    if env.parts is not None:  # only one part of the action changes
+        return env.parts.change_one(actions, rng), np.ones(len(actions), dtype=np.bool_)
+    if not env.discrete:
+        return random_actions(env, observations, rng), np.ones(len(actions), dtype=np.bool_)
+    valid = env.mask(observations).copy()
+    valid[np.arange(len(actions)), actions] = False
+    possible = np.asarray(valid.any(axis=1))
+    others = actions.copy()
+    if possible.any():
+        others[possible] = draw(uniform(valid[possible]), rng)
+    return others, possible
 
 
 def random_actions(env: Environment, observations: Array, rng: Rng) -> Array:

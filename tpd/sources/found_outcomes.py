@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from tpd.core.types import Array, Policy, Transitions
 from tpd.envs import Environment
 from tpd.envs.events.default import default_outcomes, ended, next_actions
 from tpd.envs.events.found import ended_with, ended_without, flag, term
-from tpd.sources.reward_patterns import MOST_CANDIDATES, OF_REWARD, find_terms, intervals, reward_thresholds
+from tpd.sources.reward_patterns import MOST_CANDIDATES, OF_REWARD, find_terms, reward_thresholds
 from tpd.sources.trials import SECONDS, try_out
 
 WIDEST = 1e6
@@ -197,7 +198,7 @@ def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event],
         return [_Event(TERMINATES, ended)], [f"{note} (rewards of last steps: {last})"]
     events = [
         _Event(_ending_name(low, high), partial(ended_with, low=low, high=high))
-        for low, high in intervals(thresholds)
+        for low, high in pairwise([None, *thresholds, None])
     ]
     told = ", ".join(f"{each.name!r} {each.function(steps).sum():,} times" for each in events)
     ways = "the episode terminates in {} ways, distinguished by the reward of the last step"

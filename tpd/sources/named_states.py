@@ -56,10 +56,11 @@ def find(env: Environment, policy: Policy, description: NamedStateDescription) -
         observation = with_initial_state(policy, state[None])
         return NamedState(observation, env.name_of_state(state), env.picture(state))
     episode, step = (0, 0) if description == START else _place(description)
-    observation, reached, picture = _play(env, policy, episode, step)
-    if env.tabular:
-        return NamedState(observation, env.name_of_state(observation[0]), picture)
-    return NamedState(observation, f"episode {episode}, step {reached}", picture)
+    *before, last = play_one(env, policy, episode, step + 1)
+    moment = Moment(episode, np.array([each.action[0] for each in before]), last.observation[0])
+    place = f"episode {episode}, step {moment.step}"
+    name = env.name_of_state(last.observation[0]) if env.tabular else place
+    return NamedState(last.observation, name, picture_of(env, moment))
 
 
 def find_recorded(
@@ -93,10 +94,3 @@ def _played(description: NamedStateDescription) -> bool:
 def _place(description: Any) -> tuple[int, int]:
     episode, step = description["episode"], description["step"]
     return whole_number("episode", episode, at_least=0), whole_number("step", step, at_least=0)
-
-
-def _play(env: Environment, policy: Policy, episode: int, step: int) -> tuple[Array, int, Array | None]:
-    """The observation and picture at this step of an episode, or at its last step."""
-    *before, last = play_one(env, policy, episode, step + 1)
-    moment = Moment(episode, np.array([each.action[0] for each in before]), last.observation[0])
-    return last.observation, moment.step, picture_of(env, moment)

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -84,8 +84,3 @@ def roundest(low: float, high: float) -> float:
     while abs(round(middle, digits) - middle) > quarter:
         digits += 1
     return round(middle, digits) + 0.0  # avoids -0
-
-
-def intervals(thresholds: Sequence[float]) -> list[tuple[float | None, float | None]]:
-    """The intervals between thresholds; None for no bound."""
-    return list(itertools.pairwise([None, *thresholds, None]))

@@ -20,20 +20,19 @@ from tpd.envs import Environment
 from tpd.envs.action_parts import ActionParts
 from tpd.envs.spaces import from_plain, size_of
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
+from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, write_arrays
 from tpd.guards.settings import number, shown, whole_number
-from tpd.guards.versions import WRITTEN_BY, require_version
+from tpd.guards.versions import WRITTEN_BY, read_versioned
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.abilities import IncompletePredictor
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import KnownErrors
 from tpd.predictors.pair_table import HasTable
-from tpd.store import run_descriptions, stored_policies
+from tpd.store import learned_models, run_descriptions, stored_policies
 from tpd.store.descriptions import validated
-from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model, widths
+from tpd.store.learned_models import MIXTURE, MODEL, RIVAL
 from tpd.store.legends import LARGEST, read_legend
 from tpd.store.pair_tables import read_table, table_arrays
-from tpd.store.rivals import RIVAL, read_rival, rival_outputs
 from tpd.store.verdicts import read_verdicts, verdict_arrays
 
 log = logging.getLogger(__name__)
@@ -136,16 +135,10 @@ def load(
         predictor = read_table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
         predictor = replace(predictor, remark=_remark(folder, description))
     verdicts = read_verdicts(stored, BOTH, predictor.horizon, width)
-    return Explainer(predictor, policy, legend, verdicts, _errors(folder, stored, predictor.horizon, width))
-
-
-def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> KnownErrors | None:
-    """The measured errors of a calibrated predictor [horizon, width]; None if it was not calibrated."""
-    known = stored.under(ERROR).every(ANY)
-    if not known:
-        return None
+    known = stored.under(ERROR).every(ANY)  # empty if it was not calibrated
     with blame(folder / ARRAYS):
-        return KnownErrors.read(known, horizon, width)
+        errors = KnownErrors.read(known, predictor.horizon, width) if known else None
+    return Explainer(predictor, policy, legend, verdicts, errors)
 
 
 def _completed(
@@ -177,12 +170,7 @@ def _asks_agent(description: Mapping[str, Any]) -> bool:
 def read_description(folder: Path) -> dict[str, Any]:
     """Read the description of an explainer; refused if its format is another one."""
     path = folder / DESCRIPTION
-    description = read_json(path)
-    if not isinstance(description, dict):
-        raise ValueError(
-            f"{path}: expected a description of an explainer, got a {type(description).__name__}"
-        )
-    require_version(path, description)
+    description = read_versioned(path, "a description of an explainer")
     if description.get("format") != FORMAT:
         raise ValueError(
             f"{path}: has format {description.get('format')!r}, but this version of tpd reads format {FORMAT}"
@@ -195,17 +183,18 @@ def read_description(folder: Path) -> dict[str, Any]:
 def _network(folder: Path, network: Mapping[str, Any], stored: StoredArrays, width: int) -> Predictor:
     """Load a network with `width` outcomes, a learned model, or a mixture of both."""
     if network.get("kind") == MODEL:
-        return read_model(folder, network, stored)
+        return learned_models.read_model(folder, network, stored)
     if network.get("kind") == RIVAL:
         with blame(folder / DESCRIPTION):
-            num_actions = _check_size(network, rival_outputs(stored), stored.size)
-        return read_rival(folder, network, stored, num_actions, width)
+            outputs = len(stored.take("step", (None,), WHOLE))
+            num_actions = _check_size(network, outputs, stored.size)
+        return learned_models.read_rival(folder, network, stored, num_actions, width)
     if network.get("kind") == MIXTURE:
         inner = network.get("network")
         if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL, RIVAL):
             raise ValueError(f"{folder / DESCRIPTION}: the mixture has no network")
         one = _network(folder, inner, stored.under("network."), width)
-        return read_mixture(folder, one, network, stored, width)
+        return learned_models.read_mixture(folder, one, network, stored, width)
     from tpd.predictors.network.predictor import read  # torch is slow to import, and tables do not need it
 
     with blame(folder / DESCRIPTION):
@@ -250,7 +239,7 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     actions = from_plain(network["action_space"])
     discrete, parts = isinstance(actions, spaces.Discrete), ActionParts.of(actions)
     acted = sum(parts.counts.tolist()) if parts is not None else size_of(actions)
-    hidden = widths(network["hidden"])
+    hidden = learned_models.widths(network["hidden"])
     inputs += whole_number("hidden_state", network["hidden_state"], at_least=0)
     layers = [inputs if discrete else inputs + acted, *hidden, outputs]
     if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:

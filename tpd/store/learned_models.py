@@ -1,4 +1,4 @@
-"""Loads learned dynamics models, and mixtures of model and network, with checks."""
+"""Loads learned dynamics models, mixtures with networks, and networks of other methods, with checks."""
 
 import logging
 from collections.abc import Mapping
@@ -13,10 +13,11 @@ from tpd.envs.spaces import from_plain, size_of
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
 from tpd.guards.settings import shown, whole_number
 from tpd.predictors.abilities import IncompletePredictor
+from tpd.store.verdicts import LIMIT, read_verdicts
 
 log = logging.getLogger(__name__)
 
-MODEL, MIXTURE = "model", "mixture"
+MODEL, MIXTURE, RIVAL = "model", "mixture", "rival"
 MOST_STEPS = 100_000  # of the horizon, and of particles
 MOST_LAYERS = 100
 
@@ -48,6 +49,28 @@ def read_mixture(
             "are of different explainers: save the explainer again"
         )
     return MixturePredictor(network, model, weights)
+
+
+def read_rival(
+    folder: Path, description: Mapping[str, Any], stored: StoredArrays, num_actions: int, width: int
+) -> Predictor:
+    """Load the described network from these arrays, for `width` outcomes."""
+    from tpd.predictors.rivals.networks.predictor import read  # torch is slow to import
+
+    with blame(folder):
+        horizon = whole_number("horizon", description["horizon"], at_least=1, at_most=MOST_STEPS)
+    step = stored.take("step", (None,), WHOLE)
+    stored.check("step", (step >= 0) & (step < horizon))
+    column = stored.take("column", step.shape, WHOLE)
+    stored.check("column", (column >= 0) & (column < width - 1))
+    stored.take("factor", step.shape, REAL)
+    tried = stored.take("tried", (num_actions,), WHOLE)
+    stored.check("tried", tried >= 0)
+    limits = read_verdicts(stored, 1, horizon, width, LIMIT)
+    with blame(folder):
+        if limits is None:
+            raise ValueError(f"there are no arrays {LIMIT}..., which say what the method cannot predict")
+        return read(description, stored.every(ANY), limits)
 
 
 def as_far_as_possible(predictor: Predictor) -> Predictor:

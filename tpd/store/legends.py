@@ -7,6 +7,7 @@ from tpd.core.outcomes import Legend
 from tpd.core.types import FloatArray
 from tpd.guards.files import StoredArrays
 from tpd.guards.settings import number
+from tpd.store.descriptions import validated
 
 LARGEST = 1e30  # the largest plausible reward
 LEAST_LIKELY, MOST_LIKELY = -1, 2
@@ -15,17 +16,9 @@ ROUNDING = 1e-3
 
 
 def read_legend(plain: Mapping[str, Any]) -> Legend:
-    legend = Legend(
-        names=tuple(plain["names"]),
-        weights=tuple(plain["weights"]),
-        partition=tuple(plain["partition"]),
-        reward_bound=plain["reward_bound"],
-        events=tuple(plain["events"]),
-    )
-    if not legend.names or not all(isinstance(name, str) for name in legend.names):
-        raise ValueError(f"outcome names must be strings, got {legend.names}")
-    if len(set(legend.names)) < len(legend.names):
-        raise ValueError(f"outcome names must be unique, got {legend.names}")
+    legend: Legend = validated(Legend, plain, "legend")
+    if not legend.names or len(set(legend.names)) < len(legend.names):
+        raise ValueError(f"there must be outcomes, with unique names, got {legend.names}")
     if not {*legend.partition, *legend.events} <= {*legend.names}:
         raise ValueError(f"events and partition must be among the outcomes {legend.names}")
     if len(legend.weights) != len(legend.names):

@@ -18,9 +18,10 @@ from tpd.envs import Environment
 from tpd.envs.dataset import DatasetEnvironment
 from tpd.envs.environment import name_action
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import blame, brief, read_json, require_file
-from tpd.guards.versions import require_version
+from tpd.guards.files import blame, brief, require_file
+from tpd.guards.versions import read_versioned
 from tpd.store.descriptions import (
+    ENV_NAMES,
     IDENTIFIER,
     Finite,
     NamedFunction,
@@ -28,12 +29,13 @@ from tpd.store.descriptions import (
     Stored,
     UntrustedError,
     described,
+    modest,
     named,
+    require_no_files,
     require_trust,
     validated,
     written,
 )
-from tpd.store.env_kwargs import ENV_NAMES, modest, require_no_files
 
 RUN, LARGEST_RUN = "run.json", 2**18
 KINDS: Mapping[str, type[Environment]] = {"environment": Environment, "dataset": DatasetEnvironment}
@@ -82,27 +84,22 @@ class EnvironmentDescription(Stored):
             for name in (self.id, *(self.kwargs.get(key) for key in ENV_NAMES)):
                 if isinstance(name, str) and ":" in name:  # Gymnasium imports the module before the colon
                     require_trust(name.partition(":")[0], (*trusted, "tpd.envs"))
-            mask = self.mask_function
+            given = self.mask_function
+            mask = None if given is None else given.find(trusted)
+            if given is not None and isinstance(mask, type):
+                raise ValueError(f"{given.name!r} must be a function, got a class")
             env = KINDS[self.kind](
                 self.id,
                 self.kwargs,
                 self.max_episode_steps,
                 tuple(self.action_names),
                 tuple(wrapper.find(trusted) for wrapper in self.wrappers),
-                None if mask is None else _function_of(mask, trusted),
+                mask,
                 tuple(self.observation_names),
                 tuple(self.choice_names),
             )
             env.check()
         return env
-
-
-def _function_of(named: NamedFunction, trusted: Sequence[str]) -> Any:
-    """Import a function; a class is refused."""
-    found = named.find(trusted)
-    if isinstance(found, type):
-        raise ValueError(f"{named.name!r} must be a function, got a class")
-    return found
 
 
 class AbsentEnvironment(Stored):
@@ -211,10 +208,7 @@ def read(folder: Path) -> RunDescription:
     """Read the description in the folder of an explainer; a ValueError names the invalid field."""
     path = folder / RUN
     require_file(path, LARGEST_RUN)
-    plain = read_json(path)
-    if not isinstance(plain, dict):
-        raise ValueError(f"{path}: expected a description of a run, got a {type(plain).__name__}")
-    require_version(path, plain)
+    plain = read_versioned(path, "a description of a run")
     with blame(path):
         return validated(RunDescription, plain)
 

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from tpd import __version__
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import require_own_files
+from tpd.guards.files import read_json, require_file, require_own_files
 from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.store.fingerprints import code_version
 
@@ -80,12 +80,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def parse_record(path: Path) -> dict[str, Any]:
     """The same, but raises an error for an unreadable record."""
-    if not path.is_file() or path.stat().st_size > LARGEST_RECORD:
-        raise ValueError(f"{path}: not a file, or larger than {LARGEST_RECORD} bytes")
-    try:
-        known = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not valid JSON ({error})") from error
+    require_file(path, LARGEST_RECORD)
+    known = read_json(path)
     if not isinstance(known, dict):
         raise ValueError(f"{path}: expected a record of a run or sweep, got a {type(known).__name__}")
     return known

@@ -19,7 +19,7 @@ from tpd.envs import Environment
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.guards.files import REAL, StoredArrays, brief
 from tpd.policies.function import FunctionPolicy, function_policy
-from tpd.policies.stored import AbsentPolicy
+from tpd.policies.stored import AbsentPolicy, policy_arrays
 from tpd.policies.tabular import TabularPolicy
 from tpd.store.descriptions import NamedFunction, Plain, Stored, UntrustedError, named, written
 
@@ -81,13 +81,7 @@ def _described(policy: Policy, env: Environment, as_table: bool) -> tuple[Stored
         return Function(function=named(policy.function), action_space=to_plain(policy.space)), {}
     if not isinstance(policy, DiscretePolicy) or not env.tabular:
         raise ValueError(f"a {type(policy).__name__} cannot be stored; SB3 agents, functions and tables can")
-    return Table(), _table(policy, np.arange(env.table_shape()[0]))
-
-
-def _table(policy: DiscretePolicy, states: Array) -> Arrays:
-    values = policy.action_values(states)
-    arrays: Arrays = {"probabilities": policy.probabilities(states)}
-    return arrays if values is None else arrays | {"action_values": values}
+    return Table(), policy_arrays(policy, env)
 
 
 def make(

@@ -112,6 +112,13 @@ def _require_version(client: MlflowClient, uri: str) -> None:
         require_version(f"the store {uri}", wrote, ": use another store (tracking.uri=...)")
 
 
+def require_existing(uri: str, missing: str) -> None:
+    """Refuse an unusable store, or one that does not exist, since MLflow would create it."""
+    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+        raise ValueError(missing)
+    require_usable(uri)
+
+
 def require_usable(uri: str) -> None:
     """Refuse an unusable store: MLflow would retry for minutes, or write elsewhere."""
     if uri.startswith("http"):
@@ -149,9 +156,7 @@ def _require_database(path: Path) -> None:
             told = f"the store {path} of {about.st_size / 2**20:.0f} MB could not be checked within"
             known = "if you trust it, start mlflow server on it and use that URI, such as http://host:5000"
             raise ValueError(f"{told} {SECONDS_FOR_PAGES:.0f} s: {known}") from error
-        raise ValueError(
-            f"the store {path} is not an SQLite database, or it is corrupted ({error})"
-        ) from error
+        raise ValueError(f"the store {path} is not a valid SQLite database ({error})") from error
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import read_json
-from tpd.guards.versions import require_version
+from tpd.guards.versions import read_versioned
 from tpd.store.run_folders import BusyError, locked
 from tpd.tracking.backend_store import SQLITE, client_of
 from tpd.tracking.journal import JOURNAL, LARGEST_JOURNAL, Entry, check_entry, lines, read_entry, together
@@ -159,10 +158,7 @@ def _read_state(path: Path) -> dict[str, Any]:
         "delivered": (int, "a whole number"),
         "refused": (list, "a list"),
     }
-    state = read_json(path)
-    if not isinstance(state, dict):
-        raise ValueError(f"{path}: expected an object with settings, got {state!r:.50}")
-    require_version(path, state)
+    state = read_versioned(path, "an object with settings")
     for name, (kind, expected) in due.items():
         if name not in state or not isinstance(state[name], kind):
             raise ValueError(f"{path}: {name} must be {expected}, got {state.get(name, 'nothing')!r:.50}")

@@ -1,7 +1,8 @@
-"""Copies runs from the tracking store as files, without running anything in them."""
+"""Lists the runs in a tracking store, and copies them as files, without running anything in them."""
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import mlflow
 from mlflow import MlflowClient
@@ -12,17 +13,48 @@ from tpd.guards.files import brief
 from tpd.guards.versions import FIRST_VERSION, WRITTEN_BY, require_version
 from tpd.store import explainers
 from tpd.store.saved_runs import EPISODES, EXPLAINER, FORECASTS, RESULT
-from tpd.tracking.backend_store import RUN_VERSION, SQLITE, client_of, own_places, require_usable
+from tpd.tracking.backend_store import RUN_VERSION, client_of, own_places, require_existing
+from tpd.tracking.runs import ABOUT
 
 MODELS = "models:/"
 LARGEST_COPY = 2**30
 
 
+class TrackedRun(NamedTuple):
+    """A finished run of tpd in a store."""
+
+    id: str
+    name: str
+    about: dict[str, str]
+    """Environment, policy, explainer and seed, as far as they are recorded."""
+
+
+def list_tracked(uri: str, most: int) -> list[TrackedRun]:
+    """The newest finished runs that have an explainer and so can be asked, newest first."""
+    require_existing(uri, f"there is no store {uri}: start a run first, or pass another store")
+    client = client_of(uri)
+    try:
+        experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+        wanted = f"attributes.status = 'FINISHED' AND tags.`{RUN_VERSION}` != ''"
+        order = ["attributes.start_time DESC"]
+        found = client.search_runs(experiments, wanted, order_by=order, max_results=most)
+    except MlflowException as error:
+        raise ValueError(f"the store {uri} cannot be read: {' '.join(error.message.split())}") from error
+    return [
+        TrackedRun(
+            run.info.run_id,
+            str(run.info.run_name),
+            {name: run.data.tags[name] for name in ABOUT if name in run.data.tags},
+        )
+        for run in found
+        if run.outputs is None or run.outputs.model_outputs
+    ]
+
+
 def download(name: str, uri: str, folder: Path) -> Path:
     """Copy a run into the folder; `name` is the run's id or the URI of its model."""
-    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():  # MLflow would create one
-        raise ValueError(f"run={name} is not the folder of a run, and there is no store {uri} (store=...)")
-    require_usable(uri)
+    missing = f"run={name} is not the folder of a run, and there is no store {uri} (store=...)"
+    require_existing(uri, missing)
     client = client_of(uri)
     try:
         run = client.get_run(_run_of_model(client, name) if name.startswith(MODELS) else name)

@@ -31,15 +31,10 @@ def fetch(name: str, uri: str, folder: Path) -> Path:
 def did_you_mean_run(name: str) -> str:
     """A hint with the folder of a run whose name is closest to this one; empty if none is close."""
     places = (Path(name).parent, *map(Path, RUN_FOLDERS))
-    known = {found.name: found for place in places for found in _runs_in(place)}
+    inside = (sorted(place.iterdir())[:MOST_FOLDERS] for place in places if place.is_dir())
+    known = {each.name: each for folders in inside for each in folders if _is_run(each)}
     near = get_close_matches(Path(name).name, known, 1)
     return f"; did you mean run={known[near[0]]}?" if near else ""
-
-
-def _runs_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return [each for each in sorted(folder.iterdir())[:MOST_FOLDERS] if _is_run(each)]
 
 
 def _is_run(folder: Path) -> bool:

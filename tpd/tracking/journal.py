@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +79,6 @@ def _is_call(do: Any, arguments: Any) -> bool:
 
 def together(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Group consecutive metrics into batches; every other entry stays alone."""
-    metrics = list[Entry]()
-    for entry in entries:
-        is_metric = entry["do"] == "metrics"
-        if metrics and (not is_metric or len(metrics) == MOST_TOGETHER):
-            yield metrics
-            metrics = []
-        if is_metric:
-            metrics.append(entry)
-        else:
-            yield [entry]
-    if metrics:
-        yield metrics
+    for is_metrics, some in groupby(entries, lambda entry: entry["do"] == "metrics"):
+        while batch := list(islice(some, MOST_TOGETHER if is_metrics else 1)):
+            yield batch

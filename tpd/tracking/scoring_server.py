@@ -30,7 +30,6 @@ MISSING = ("", "nan", "na", "n/a", "null", "none")
 LONGEST_NUMBER = 40
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
-
 CATCH = scoring_server._async_catch_mlflow_exception
 """MLflow's own wrapper, which turns errors into answers."""
 

@@ -31,7 +31,6 @@ from tpd.tracking.served_values import Numbered
 FACT, CONTRAST = "fact", "contrast"
 ROW, ROLE, STEP, SUPPORT, UNKNOWN, RETURN = "row", "role", "step", "support", "unknown", "return"
 
-
 Columns = list[ColSpec | TensorSpec]
 
 

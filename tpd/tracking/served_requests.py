@@ -169,7 +169,7 @@ def _categories(space: spaces.Space[Any]) -> Categories:
     parts = ActionParts.of(space)
     assert parts is not None
     first, last = (each.reshape(parts.shape) for each in (parts.first, parts.first + parts.counts - 1))
-    return Categories(first, last)
+    return Categories(parts.shape, first, last)
 
 
 def _mean(arrays: Mapping[str, Array], encoder: str, shape: tuple[int, ...]) -> Array:

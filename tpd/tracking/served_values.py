@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tpd.core.observations import pack
-from tpd.core.types import Array, FloatArray, IntArray
+from tpd.core.types import Array, FloatArray
 from tpd.guards.settings import shown
 
 LARGEST_SHOWN = 10**15
@@ -47,12 +47,12 @@ class Numbers:
     """States or actions that are arrays of numbers, as nested lists."""
 
     shape: tuple[int, ...]
-    low: FloatArray
+    low: Array
     """[*shape]"""
-    high: FloatArray
+    high: Array
     """[*shape]"""
 
-    def read(self, value: Any) -> FloatArray:
+    def read(self, value: Any) -> Array:
         """The numbers [*shape]."""
         numbers = _array(value)
         if numbers.shape != self.shape:
@@ -71,18 +71,12 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categories(Numbers):
     """States or actions that consist of integers, each with its own bounds."""
 
-    low: IntArray
-    """[*shape]"""
-    high: IntArray
-    """[*shape]"""
-
-    def read(self, value: Any) -> IntArray:
+    def read(self, value: Any) -> Array:
         """The numbers [*shape]."""
-        low, high = self.low.astype(np.float64), self.high.astype(np.float64)
-        numbers = Numbers(self.low.shape, low, high).read(value)
+        numbers = super().read(value)
         for place in np.argwhere(numbers != numbers // 1).tolist():
             found = float(numbers[tuple(place)])
             raise RequestError(
@@ -92,7 +86,7 @@ class Categories:
 
     @property
     def description(self) -> str:
-        return _size(self.low.shape).replace("numbers", "whole numbers")
+        return super().description.replace("numbers", "whole numbers")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tpd.guards.files import brief
 from tpd.guards.settings import did_you_mean, whole_number
-from tpd.tracking.backend_store import SQLITE, absolute, client_of, require_usable
+from tpd.tracking.backend_store import absolute, client_of, require_existing
 from tpd.tracking.runs import LOOPBACK, THIS_EXPERIMENT, THIS_RUN, page
 
 SETTINGS, STORE, PORT = ("store", "port"), "sqlite:///mlflow.db", 5000
@@ -44,9 +44,7 @@ def serve(arguments: Sequence[str]) -> None:
     uri, typed = given.get("store", STORE), given.get("port", str(PORT))
     digits = typed.isascii() and typed.isdecimal()
     port = whole_number("port", int(typed) if digits else typed, at_least=1, at_most=65535)
-    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
-        raise ValueError(f"there is no store {uri}: start a run first, or pass another store (store=...)")
-    require_usable(uri)
+    require_existing(uri, f"there is no store {uri}: start a run first, or pass another store (store=...)")
     print(f"open http://{LOOPBACK}:{port}/{newest_page(uri)}", flush=True)
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", absolute(uri)]
     command += ["--host", LOOPBACK, "--port", str(port)]

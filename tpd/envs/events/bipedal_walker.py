@@ -20,10 +20,7 @@ STEPS_PER_SECOND = 50
 METRES_PER_SECOND = 1 / 0.12
 REWARD_PER_METRE = 130 / 30
 SLACK = 0.5
-"""Reward from contacts that move the hull beyond its velocity.
-
-The largest in 20,000 random steps was 0.09.
-"""
+"""Reward from contacts that move the hull beyond its velocity; at most 0.09 in 20,000 random steps."""
 
 
 def fell(t: Transitions) -> BoolArray:

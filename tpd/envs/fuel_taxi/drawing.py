@@ -1,7 +1,8 @@
 """Draws FuelTaxi, as text and as pixels."""
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
+from PIL.ImageFont import load_default as default_font
 
 from tpd.core.types import IntArray
 from tpd.envs.fuel_taxi import rules
@@ -31,7 +32,8 @@ def text(state: State, delivered: bool = False) -> str:
     lines.append("+---------+")
     gauge = "#" * state.fuel + "." * (rules.FULL_TANK - state.fuel)
     lines.append(f"fuel {state.fuel:2d}/{rules.FULL_TANK} [{gauge}]")
-    lines.append(f"passenger {_whereabouts(state, delivered)}")
+    whereabouts = "on board" if state.passenger else "waiting"
+    lines.append(f"passenger {'delivered' if delivered else whereabouts}")
     return "\n".join(lines) + "\n"
 
 
@@ -67,24 +69,14 @@ def _letter(row: int, col: int, state: State, delivered: bool) -> str:
     return {rules.DESTINATION: "D", rules.STATION: "G"}.get((row, col), " ")
 
 
-def _whereabouts(state: State, delivered: bool) -> str:
-    if delivered:
-        return "delivered"
-    return "on board" if state.passenger else "waiting"
-
-
 def _corner(row: int, col: int) -> tuple[int, int]:
     return MARGIN + col * CELL, MARGIN + row * CELL
-
-
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)
 
 
 def _place(draw: ImageDraw.ImageDraw, cell: tuple[int, int], colour: str, label: str) -> None:
     x, y = _corner(*cell)
     draw.rectangle((x, y, x + CELL, y + CELL), fill=colour)
-    draw.text((x + CELL - 6, y + CELL - 4), label, fill=INK, font=_font(15), anchor="rs")
+    draw.text((x + CELL - 6, y + CELL - 4), label, fill=INK, font=default_font(15), anchor="rs")
 
 
 def _taxi(draw: ImageDraw.ImageDraw, state: State) -> None:
@@ -106,11 +98,13 @@ def _person(draw: ImageDraw.ImageDraw, x: int, y: int) -> None:
 def _gauge(draw: ImageDraw.ImageDraw, fuel: int, full: int, side: int) -> None:
     left = side + 2 * MARGIN
     top, bottom = MARGIN + 30, MARGIN + side - 30
-    draw.text((left + GAUGE_WIDTH // 2, MARGIN + 2), "fuel", fill=INK, font=_font(18), anchor="mt")
+    draw.text((left + GAUGE_WIDTH // 2, MARGIN + 2), "fuel", fill=INK, font=default_font(18), anchor="mt")
     draw.rectangle((left + 15, top, left + GAUGE_WIDTH - 15, bottom), fill=GAUGE_BACK)
     level = bottom - round((bottom - top) * fuel / full)
     colour = FUEL_LOW if fuel <= LOW_FUEL else FUEL_GOOD
     if fuel:
         draw.rectangle((left + 15, level, left + GAUGE_WIDTH - 15, bottom), fill=colour)
     draw.rectangle((left + 15, top, left + GAUGE_WIDTH - 15, bottom), outline=INK, width=2)
-    draw.text((left + GAUGE_WIDTH // 2, bottom + 6), f"{fuel}/{full}", fill=INK, font=_font(20), anchor="mt")
+    draw.text(
+        (left + GAUGE_WIDTH // 2, bottom + 6), f"{fuel}/{full}", fill=INK, font=default_font(20), anchor="mt"
+    )

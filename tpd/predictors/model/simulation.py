@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tpd.core.outcomes import OutcomeSet
+from tpd.core.pairs import blocks
 from tpd.core.seeding import generator
 from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Rng, Transitions
 from tpd.predictors.model.world_model import Noise, Step, WorldModel
@@ -56,8 +57,7 @@ class Simulation:
         if self._restless(observations):
             at_once = 1  # its samples must not depend on the rest of the batch
         parts = [np.empty((0, self.horizon, self.outcomes.width), dtype=np.float32)]
-        for start in range(0, len(observations), at_once):
-            rows = slice(start, start + at_once)
+        for rows in blocks(len(observations), at_once):
             parts.append(self._together(observations[rows], actions[rows]))
         return np.concatenate(parts)
 

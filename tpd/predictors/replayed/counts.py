@@ -40,21 +40,10 @@ class Counts:
         shape = (len(pair), self._outcome.shape[1])
         if next_state.shape != shape[:1] or outcome.shape != shape or goes_on.shape != shape:
             raise ValueError(f"outcomes must have shape {shape}, got {outcome.shape} and {goes_on.shape}")
-        begin = 0
+        begin, batch = 0, (pair, next_state, outcome, goes_on)
         while begin < len(pair):
-            begin, self._number = count_edges(
-                self._slots,
-                self._edges,
-                self._outcome,
-                self._continuation,
-                self._count,
-                self._number,
-                pair,
-                next_state,
-                outcome,
-                goes_on,
-                begin,
-            )
+            known = self._slots, self._edges, self._outcome, self._continuation, self._count
+            begin, self._number = count_edges(*known, self._number, *batch, begin)
             if begin < len(pair):
                 self._grow()
 

@@ -1,7 +1,6 @@
 """The fixed point of FHTD on replayed transitions: counts transitions and solves the counts exactly."""
 
 import copy
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,15 +17,6 @@ from tpd.predictors.replayed.counts import Counts
 from tpd.predictors.replayed.pair_chain import PairChain
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.predictors.tabular import check_numbers
-
-
-@runtime_checkable
-class VersionedPolicy(DiscretePolicy, Protocol):
-    """A policy with a version number, so that changes are found without comparing probabilities."""
-
-    @property
-    def version(self) -> int:
-        """Differs whenever the policy may have changed."""
 
 
 class ReplayedFHTD:
@@ -110,7 +100,8 @@ class ReplayedFHTD:
         return self.table()
 
     def _policy_changed(self) -> bool:
-        if isinstance(self.policy, VersionedPolicy) and self.policy.version == self._solved_version:
+        version = getattr(self.policy, "version", None)
+        if version is not None and version == self._solved_version:  # faster than to compare probabilities
             return False
         return not np.array_equal(self.policy.probabilities(self._next_states), self._solved_for)
 
@@ -122,16 +113,10 @@ class ReplayedFHTD:
         edges, pairs = chain.edges, len(chain.pairs)
         solution = np.zeros(self._require_room(pairs + 1))
         solution[-1, :, -1] = 1
-        solve_backwards(
-            chain.row,
-            chain.arrival,
-            chain.weight,
-            np.pad(edges.outcome, ((0, 0), (0, 1))),
-            np.pad(edges.continuation, ((0, 0), (0, 1)), "edge"),  # ends with the episode, like termination
-            chain.next_rows,
-            chain.next_probabilities,
-            solution,
-        )
+        outcome = np.pad(edges.outcome, ((0, 0), (0, 1)))
+        goes_on = np.pad(edges.continuation, ((0, 0), (0, 1)), "edge")  # ends with the episode
+        policy = chain.next_rows, chain.next_probabilities
+        solve_backwards(chain.row, chain.arrival, chain.weight, outcome, goes_on, *policy, solution)
         expected, into_unknown = solution[:-1, :, :-1], solution[:-1, :, -1]
         return CountedTable(self._num_actions, chain.pairs, expected, chain.visits, into_unknown, edges)
 
@@ -139,7 +124,7 @@ class ReplayedFHTD:
         """The pair chain of the counts and the current policy, which is remembered."""
         chain = PairChain.of(self._counts.edges, self.policy, self._num_actions)
         self._next_states, self._solved_for = chain.next_states, chain.next_probabilities
-        self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
+        self._solved_version = getattr(self.policy, "version", None)
         return chain
 
     def _require_room(self, pairs: int) -> tuple[int, int, int]:

@@ -59,10 +59,6 @@ class PairChain:
         np.add.at(means, self.row, self.weight.reshape(-1, *(1,) * (values.ndim - 1)) * values)
         return means
 
-    def at_next_states(self, values: FloatArray) -> FloatArray:
-        """[next state, ...]: the policy's mean of values [pair + 1, ...]."""
-        return np.asarray(np.einsum("sa,sa...->s...", self.next_probabilities, values[self.next_rows]))
-
     def transition_matrix(self, continuation: FloatArray) -> Any:
         """[pair, pair + 1], sparse: probabilities of the next pair; `continuation` [edge] is 0 at an end."""
         from scipy import sparse  # takes long to import

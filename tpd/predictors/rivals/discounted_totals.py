@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
-from tpd.core.pairs import locate, pair_of
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.envs import Environment
@@ -111,10 +110,7 @@ class DiscountedTotals(ReplayedFHTD):
 
     def totals(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, outcome + 1]: discounted totals over an infinite horizon; NaN where unknown."""
-        table = self.table()
-        row, known = locate(table.pairs, pair_of(observations, actions, table.num_actions))
-        found = np.full((len(row), self.outcomes.width), np.nan)
-        found[known] = self._totals[row[known]]
+        found = self.table().look_up(self._totals, observations, actions, np.nan)
         found[:, ~self.tells] = np.nan
         return found
 

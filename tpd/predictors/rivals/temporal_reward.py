@@ -67,20 +67,14 @@ class TemporalReward(ReplayedFHTD):
         reward = edges.outcome[:, :-1].astype(np.float64) @ self.outcomes.legend.rewards
         goes_on = edges.continuation[:, -1:].astype(np.float64)
         total = solve_totals(chain, self.discount, reward[:, None], goes_on).outcome
-        value = chain.at_next_states(np.append(total[:, 0], 0))
+        value = np.einsum("sa,sa->s", chain.next_probabilities, np.append(total, 0)[chain.next_rows])
         with_tail = reward + self.discount * goes_on[:, 0] * value[chain.arrival]
         solution = np.zeros((len(pairs) + 1, self.horizon, 3))
         solution[-1, :, -1] = 1
-        solve_backwards(
-            chain.row,
-            chain.arrival,
-            chain.weight,
-            np.stack([reward, with_tail, np.zeros_like(reward)], axis=1),
-            np.repeat(goes_on, 3, axis=1),
-            chain.next_rows,
-            chain.next_probabilities,
-            solution,
-        )
+        outcome = np.stack([reward, with_tail, np.zeros_like(reward)], axis=1)
+        goes_on = np.repeat(goes_on, 3, axis=1)
+        policy = chain.next_rows, chain.next_probabilities
+        solve_backwards(chain.row, chain.arrival, chain.weight, outcome, goes_on, *policy, solution)
         rewards, tails, unknown = np.moveaxis(solution[:-1], -1, 0)
         expected = np.zeros((len(pairs), self.horizon, self.outcomes.width))
         expected[:, :, self._carrier] = np.append(rewards[:, :-1], tails[:, -1:], axis=1)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tpd.core.pairs import blocks
 from tpd.core.types import Array, FloatArray, IntArray
 from tpd.core.verdicts import Verdicts
 from tpd.envs.spaces import from_plain
@@ -59,8 +60,7 @@ class RivalPredictor:
         """[batch, output]: the quantities of the method, in original units."""
         pairs, parts = self.network.pairs, [np.empty((0, len(self.places.step)), dtype=np.float32)]
         check_actions(actions, self.tried, pairs.discrete)
-        for start in range(0, len(observations), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
+        for rows in blocks(len(observations), ROWS_AT_ONCE):
             with torch.no_grad():
                 outputs = pairs.outputs(pairs.features(observations[rows], actions[rows]), actions[rows])
                 parts.append((outputs * self.network.scale).numpy(force=True))
