@@ -649,7 +649,7 @@ def test_progress_is_a_line_now_and_then_outside_of_a_terminal(
     assert lines[0].startswith("episodes: 1 of 3")
 
 
-@pytest.mark.parametrize("shown", ["answer", "explanation", "contrast", "quality", "survival"])
+@pytest.mark.parametrize("shown", ["answer", "explanation", "contrast", "quality"])
 def test_records_draw_themselves(
     shown: str, explainer: tpd.Explainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -659,14 +659,13 @@ def test_records_draw_themselves(
         "explanation": answer.fact.explanation.plot,
         "contrast": answer.contrast.plot,  # type: ignore[union-attr]
         "quality": explainer.quality.plot,
-        "survival": explainer.quality.plot_survival,
     }
     with caplog.at_level(logging.WARNING):
         figure = records[shown]()
         assert figure._repr_png_().startswith(b"\x89PNG")
     assert not caplog.records
     names = [name.removeprefix(FIRST) for name in explainer.outcomes.legend.names]
-    if shown not in ("quality", "survival"):
+    if shown != "quality":
         labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         assert {*names} <= {*labels}
 

@@ -232,18 +232,16 @@ def test_pairs_have_the_verdict_of_the_policys_action_or_of_a_foil() -> None:
     one = with_verdicts(truth())
     states, actions = np.array([6, 6]), np.array([0, 1])
     explanation = one.explain(states, actions)
-    assert explanation.learned is not None
     goal = outcomes().legend.names.index("goal")
-    assert explanation.learned[0, 1:, goal].all()
-    assert not explanation.learned[1, 1:, goal].any()
+    assert explanation.told.at[0, 1:, goal].all()
+    assert not explanation.told.at[1, 1:, goal].any()
     assert explanation.told.returns[0].all()
     assert not explanation.told.returns[1].any()
     assert explanation.told.ended[0].all()
-    assert explanation[1:].learned is not None
     assert not explanation[1:].told.by[0, :, goal].any()
     absent = Explainer(one.predictor, AbsentPolicy(0.9, "a test"), one.legend, one.verdicts)
     assert not absent.explain(states, actions).told.by[:, :, goal].any()
-    assert explainer(truth()).explain(states, actions).learned is None
+    assert explainer(truth()).explain(states, actions).verdicts is None
 
 
 def test_every_step_has_the_verdict_of_its_range_and_sums_that_of_the_next_step_judged() -> None:

@@ -213,9 +213,7 @@ class Explainer:
         parts = self._build(steps, seed, overrides)
         with one_thread():
             findings = self._learn(parts, progress)
-        rolled_out = None if parts.examiner is None else parts.examiner.rolled_out
-        judged = None if rolled_out is None else (parts.explainer, *rolled_out)
-        self._adopt(live_run(parts, None), Quality.of(findings, judged))
+        self._adopt(live_run(parts, None), Quality.of(findings))
         return self
 
     def _learn(self, parts: Parts, progress: bool) -> Findings:

@@ -10,14 +10,11 @@ import pandas as pd
 from tpd.core.drawing import draw
 from tpd.evaluation.forecasts import ForecastSkill
 from tpd.guards.files import blame, require_file
-from tpd.predictors.explainer import Explainer
-from tpd.predictors.rollouts import MonteCarlo, SampledCases
 from tpd.run.results import PLOTS, RELIABILITY, Findings
 from tpd.store.saved_runs import FORECASTS, RESULT
 from tpd.store.tables import read_table
 
 LARGEST_RESULT, LARGEST_PICTURE = 2**20, 2**24
-RolledOut = tuple[Explainer, MonteCarlo, SampledCases]
 COLUMNS = ["actions", "outcome", "range", "skill", "verdict"]
 UNLEARNED = "nothing is learned yet: call learn()"
 NOT_JUDGED = "the learned predictions were not evaluated (evaluation=none)"
@@ -46,18 +43,14 @@ class Quality:
     """One row per outcome, kind of action and range of steps; None if nothing was judged."""
     skill: ForecastSkill | None = None
     """Skill after the policy's own actions, for `plot`; None for a loaded explainer."""
-    rolled_out: RolledOut | None = None
-    """The moments at which explanations were compared with rollouts."""
     picture: bytes | None = None
     """The saved reliability plot, as a PNG; None unless the explainer was loaded."""
 
     @classmethod
-    def of(cls, findings: Findings, rolled_out: RolledOut | None) -> "Quality":
+    def of(cls, findings: Findings) -> "Quality":
         """From the findings of an evaluation."""
         lines, forecasts = tuple(findings.lines), findings.forecasts
-        if forecasts is None:
-            return cls(lines, rolled_out=rolled_out)
-        return cls(lines, forecasts.frame(), forecasts.policy, rolled_out)
+        return cls(lines) if forecasts is None else cls(lines, forecasts.frame(), forecasts.policy)
 
     @classmethod
     def read(cls, folder: Path) -> "Quality":
@@ -91,13 +84,6 @@ class Quality:
             return draw(self.picture, "picture")
         reason = UNLEARNED if self.lines == (UNLEARNED,) else NOT_JUDGED
         raise ValueError(f"there is nothing to plot: {reason}")
-
-    def plot_survival(self) -> Any:
-        """Survival curves at a few moments, learned and by rollouts: P(event) by each step, for each event.
-
-        Returns a matplotlib figure; None if no moments were rolled out, or no event occurs at any of them.
-        """
-        return None if self.rolled_out is None else draw(self.rolled_out, "survival")
 
     @property
     def _said(self) -> tuple[str, ...]:

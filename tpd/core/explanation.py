@@ -216,11 +216,6 @@ class Explanation:
         return np.asarray(self.known[:, None] & (self.unknown <= TOLERATED))
 
     @property
-    def learned(self) -> BoolArray | None:
-        """[batch, horizon, outcome]: whether the prediction at step h is learned; None if not judged."""
-        return None if self.verdicts is None else is_told(self.verdicts.at[..., :-1])
-
-    @property
     def told(self) -> "Told":
         """Which numbers may be reported: all except those that were judged as not learned."""
         if self.verdicts is None:

@@ -18,9 +18,6 @@ from tpd.show.figures import page
 
 if TYPE_CHECKING:  # slow to import, and not needed for an answer
     from tpd.evaluation.forecasts import ForecastSkill
-    from tpd.predictors.explainer import Explainer
-    from tpd.predictors.rollouts import MonteCarlo, SampledCases
-
 
 DOTS_PER_INCH = 110
 NO_BANDS = (
@@ -88,12 +85,3 @@ def picture(record: bytes) -> Figure:
     figure = plots.Page(figsize=(width / DOTS_PER_INCH, height / DOTS_PER_INCH), dpi=DOTS_PER_INCH)
     figure.figimage(pixels)
     return figure
-
-
-def survival(record: "tuple[Explainer, MonteCarlo, SampledCases]") -> Figure | None:
-    """The probability of each event by each step at a few moments: learned, and by rollouts."""
-    from tpd.show import survival_curves
-
-    return survival_curves.draw(
-        *record, "Probability of each event by each step, learned and by rollouts, at a few moments"
-    )
