@@ -24,7 +24,7 @@ def transitions() -> Transitions:
 def test_a_partition_with_one_reward_each_is_complete(transitions: Transitions) -> None:
     outcomes = small_mdp.outcomes()
     assert outcomes.legend.partition == ("odd", "even")
-    assert outcomes.legend.complete
+    assert outcomes.legend.reward_bound is not None
     outcome, continuation = outcomes.observe(transitions)
     assert outcome.shape == continuation.shape == (len(transitions), 4)
     assert (outcome[:, 0] + outcome[:, 1] == 1).all()
@@ -66,7 +66,7 @@ def test_an_event_with_two_rewards_is_refused(transitions: Transitions) -> None:
 def test_events_may_overlap_where_nothing_is_claimed(transitions: Transitions) -> None:
     always = event("always", lambda t: np.ones(len(t)))
     outcomes = OutcomeSet([event("odd", small_mdp.odd), always])
-    assert not outcomes.legend.complete
+    assert outcomes.legend.partition == ()
     outcomes.observe(transitions)
 
 

@@ -14,11 +14,11 @@ from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions
 from tpd.envs import Environment
 from tpd.kernels.windows import accumulate_windows, continue_windows, read_windows
 from tpd.policies.function import DiscreteFunctionPolicy
-from tpd.predictors.censoring import censoring_weights
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.network.columns import Columns, EndingEvents
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.targets import Targets, losses
+from tpd.predictors.network.window_targets import censoring_weights
 
 STEPS = 5
 

@@ -184,11 +184,6 @@ class Legend:
     """The outcomes with values 0 and 1, whose expectations are probabilities."""
 
     @property
-    def complete(self) -> bool:
-        """Whether the reward can be rebuilt from the probabilities of the events."""
-        return bool(self.partition) and self.reward_bound is not None
-
-    @property
     def rewards(self) -> FloatArray:
         """[outcome]: reward per unit of each outcome; 0 for those that are not part of the reward."""
         return np.array([weight or 0.0 for weight in self.weights])

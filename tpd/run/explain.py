@@ -33,7 +33,6 @@ from tpd.store.explanations import save_explanation
 from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
-CHANGED = "with these rewards"
 MOST_SIMULATED = 200
 """Upper bound on states searched for a what-if if every explanation is simulated."""
 
@@ -134,11 +133,11 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
     names = [run.env.name_of_action(action) for action in actions]
     explanation = fact.expectations.explain(actions, draws=ENOUGH_DRAWS)
     worth = "return, infinite horizon" if explanation.endless else "return"
-    columns: dict[str, FloatArray] = {worth: what_if.returns(explanation, {})}
-    bands = {worth: what_if.return_band(explanation, {})}
+    under: dict[str, Mapping[str, float]] = {worth: {}}
     if question.rewards:
-        columns[CHANGED] = what_if.returns(explanation, question.rewards)
-        bands[CHANGED] = what_if.return_band(explanation, question.rewards)
+        under["with these rewards"] = question.rewards
+    columns = {name: what_if.returns(explanation, rewards) for name, rewards in under.items()}
+    bands = {name: what_if.return_band(explanation, rewards) for name, rewards in under.items()}
     if question.resolve:
         horizon = f" within {explanation.horizon} steps" if explanation.endless else ""
         columns[f"re-solved{horizon}"] = _resolved_returns(run, question.rewards, fact.state, actions)
@@ -193,7 +192,9 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     best = what_if.best_actions(explanation, outcome, now - reach, now + reach)
     untold = np.isnan(what_if.returns_and_counts(explanation, outcome)[1])
     if left_out := [name for name, missing in zip(names, untold, strict=True) if missing]:
-        print(f"not compared, as the return or the number of {outcome} is not learned: {', '.join(left_out)}")
+        print(
+            f"not compared, as the return or the number of {outcome} is unknown or not learned: {', '.join(left_out)}"
+        )
     for low, high, row in best:
         said = "the data do not say which action" if row is None else names[row]
         print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {said} has the highest return")

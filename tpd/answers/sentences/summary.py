@@ -3,7 +3,6 @@
 import numpy as np
 
 from tpd.answers.sentences.formatting import CERTAIN, IMPOSSIBLE
-from tpd.answers.sentences.risks import risks
 from tpd.answers.sentences.terms import Term, terms
 from tpd.core.bands import UNTOLD, Band
 from tpd.core.explanation import TOLERATED, Explanation
@@ -12,6 +11,8 @@ from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
 EARLY, LATE = 0.1, 0.9
 """Quantiles of the time of an event, given that it happens; sentences report the range between them."""
+DECISIVE = 5.0
+"""An ending is a risk if its reward is lower than that of other steps by this many times their mean size."""
 
 
 class PairSummaries:
@@ -45,7 +46,7 @@ class PairSummaries:
         ending = _ending(explanation)[:, own]
         self.ending: list[list[bool]] = ending.tolist()
         self._occurrences(explanation, ending)
-        self.risk: list[list[bool]] = risks(explanation, self.terms, ending).tolist()
+        self.risk: list[list[bool]] = _risks(explanation, self.terms, ending).tolist()
         self.counted = explanation.counted
         self.rolled_out = explanation.rollouts is not None
         verdicts = explanation.verdicts
@@ -262,3 +263,30 @@ def _ending(explanation: Explanation) -> BoolArray:
     endings = np.diff(ended, axis=1, prepend=0)[:, :, None]
     excess = np.maximum(explanation.expected - endings, 0).sum(axis=1)
     return np.asarray(excess <= TOLERATED * explanation.expected.sum(axis=1))
+
+
+def _risks(explanation: Explanation, every: tuple[Term, ...], ending: BoolArray) -> BoolArray:
+    """[batch, term]: which events have a large penalty, by their own reward or by the rewards in rollouts.
+
+    The latter applies to events that end the episode and whose reward belongs to another outcome.
+    """
+    risky = np.tile([term.risky for term in every], (len(explanation), 1))
+    free = [term for term in every if term.is_event and term.weight is None]
+    rollouts = explanation.rollouts
+    if rollouts is None or not free or explanation.legend.reward_bound is None:
+        return risky
+    rewards = rollouts @ explanation.legend.rewards
+    for term in free:
+        happens = rollouts[..., term.column] > 0
+        before = happens.any(axis=2, keepdims=True) & (np.cumsum(happens, axis=2) == 0)
+        then, _ = _mean_where(happens, rewards)
+        other, size = _mean_where(before, rewards)
+        risky[:, term.number] = ending[:, term.number] & (then - other < -DECISIVE * size)
+    return risky
+
+
+def _mean_where(chosen: BoolArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """[batch]: the mean of chosen values [rollout, batch, step] and of their sizes; NaN if none is chosen."""
+    with np.errstate(invalid="ignore"):
+        count = chosen.sum(axis=(0, 2))
+        return tuple(np.where(chosen, each, 0).sum(axis=(0, 2)) / count for each in (values, np.abs(values)))
