@@ -191,10 +191,8 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     reach = max(2 * abs(now), 10.0)
     best = what_if.best_actions(explanation, outcome, now - reach, now + reach)
     untold = np.isnan(what_if.returns_and_counts(explanation, outcome)[1])
-    if left_out := [name for name, missing in zip(names, untold, strict=True) if missing]:
-        print(
-            f"not compared, as the return or the number of {outcome} is unknown or not learned: {', '.join(left_out)}"
-        )
+    if left_out := ", ".join(name for name, missing in zip(names, untold, strict=True) if missing):
+        print(f"return or number of {outcome} unknown or not learned, so not compared: {left_out}")
     for low, high, row in best:
         said = "the data do not say which action" if row is None else names[row]
         print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {said} has the highest return")
