@@ -46,6 +46,19 @@ def test_a_reward_for_overtaking_is_by_point_estimates_where_returns_are_not_set
     assert said.startswith("By the point estimates, while the data do not tell") == (not settled)
 
 
+def test_rollouts_that_never_saw_an_event_do_not_say_that_no_reward_of_it_matters() -> None:
+    runs, foils = (toy([[goal, 0.0]]) for goal in (0.5, 0.3))
+    seen, others = np.zeros((200, 1, 1, 2)), np.zeros((200, 1, 1, 2))
+    seen[:100, ..., 0], others[:60, ..., 0] = 1, 1
+    often = np.full(1, 200.0)
+    contrast = replace(runs, rollouts=seen, support=often) - replace(foils, rollouts=others, support=often)
+    said = overtakes(contrast, 0, "crash", "run", "jump")
+    assert said.startswith("The data do not say at which reward of crash")
+    infinite = np.full(1, np.inf)
+    exact = replace(runs, support=infinite) - replace(foils, support=infinite)
+    assert "does not overtake run at any reward of crash" in overtakes(exact, 0, "crash", "run", "jump")
+
+
 def test_without_bands_counts_are_settled_and_guesses_of_networks_are_not() -> None:
     fact, foil = toy([[0.5, 0.0]]), toy([[0.3, 0.0]])
     assert (fact - foil).settled.all()

@@ -275,7 +275,10 @@ def test_a_band_that_is_too_wide_says_what_would_narrow_it() -> None:
 @pytest.mark.parametrize(
     ("learned", "said"),
     [
-        (0.24, "agrees with the rollouts within 5 % in all first occurrences that are learned"),
+        (
+            0.24,
+            "agrees with the rollouts within 5 % in what is learned of all first occurrences and the return",
+        ),
         (0.1, "goal within 4 steps"),
     ],
 )
@@ -285,6 +288,26 @@ def test_what_is_off_by_little_is_not_called_wrong(learned: float, said: str) ->
     rolled_out = replace(one, verdicts=None, rollouts=np.repeat(one.expected[None], 500, axis=0))
     text = learned_instead(rolled_out, future(goal=learned, risk=0.0, crash=LEARNED), "go")
     assert said in text
+
+
+def test_a_wrong_return_is_named_where_no_first_occurrence_is_learned() -> None:
+    one = future(goal=0.25, risk=0.0)
+    rolled_out = replace(one, verdicts=None, rollouts=np.repeat(one.expected[None], 500, axis=0))
+    every = verdicts()
+    every.by[..., [2, 3]] = NOT_LEARNED
+    right, wrong = (replace(future(goal=goal, risk=0.0), verdicts=every) for goal in (0.25, 0.5))
+    assert "in what is learned of the return" in learned_instead(rolled_out, right, "go")
+    said = learned_instead(rolled_out, wrong, "go")
+    assert "contradicts the rollouts: return " in said
+    unknown = replace(wrong, verdicts=replace(every, returns=np.full_like(every.returns, NOT_LEARNED)))
+    assert "Nothing that could be compared" in learned_instead(rolled_out, unknown, "go")
+
+
+def test_an_action_of_which_nothing_is_learned_is_not_said_to_have_no_outcome() -> None:
+    nothing = future(returns=NOT_LEARNED, end=NOT_LEARNED)
+    assert nothing.verdicts is not None
+    nothing.verdicts.at[:], nothing.verdicts.by[:] = NOT_LEARNED, NOT_LEARNED
+    assert describe(nothing, 0, "run").startswith("Run: nothing about it is learned")
 
 
 def test_a_wide_band_on_the_way_does_not_hide_a_narrow_one_at_the_end() -> None:

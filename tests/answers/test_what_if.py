@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -26,7 +27,9 @@ from tpd.answers.what_if import (
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import Legend
-from tpd.core.types import FloatArray
+from tpd.core.types import Array, FloatArray
+from tpd.envs import Environment
+from tpd.policies.function import DiscreteFunctionPolicy
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import PairTable
@@ -241,3 +244,27 @@ def test_states_are_listed_only_where_the_data_decide(explainer: Explainer) -> N
         uncertain.append(int(found.uncertain.sum()))
     assert uncertain[0] > uncertain[1]
     assert not truth.uncertain.any()
+
+
+class Tilted:
+    """Predicts from vector observations: the reward of "a" after action 0, that of "b" after action 1."""
+
+    horizon, tie = HORIZON, 0.0
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        expected = np.zeros((len(actions), HORIZON, 4))
+        expected[actions == 0, 0, 0], expected[actions == 1, 1, 1] = 1, 1
+        return expected
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        return np.ones(len(actions))
+
+
+def test_states_may_be_vectors() -> None:
+    legend = Legend(NAMES, WEIGHTS, ("a", "b"), 2.0, NAMES)
+    policy = DiscreteFunctionPolicy(lambda o: np.zeros(len(o), dtype=int), 1.0, Discrete(2))
+    env = Environment("CartPole-v1")
+    found = fragility(Explainer(Tilted(), policy, legend), env, np.zeros((7, 4), dtype=np.float32), "b")
+    np.testing.assert_array_equal(found.best, np.zeros(7))
+    np.testing.assert_array_equal(found.rival, np.ones(7))
+    np.testing.assert_allclose(found.reward, 2)

@@ -282,6 +282,16 @@ def test_what_was_loaded_can_be_saved_again_elsewhere_and_in_place(zipped: Path,
     assert np.array_equal(loaded._run.recording.episodes[0].observation, observations)
 
 
+def test_another_agent_than_the_explained_one_is_refused(zipped: Path, tmp_path: Path) -> None:
+    first = tpd.Explainer(tpd.load_agent(zipped, env="CartPole-v1"), horizon=5).learn(1000, overrides=QUICK)
+    first.play(seeds=range(2))
+    first.save(tmp_path / "saved")
+    same = tpd.load_agent(zipped, env="CartPole-v1")
+    assert tpd.load(tmp_path / "saved", agent=same).quality.lines == first.quality.lines
+    with pytest.raises(ValueError, match=r"another agent was explained; .* other actions at 100 % of the"):
+        tpd.load(tmp_path / "saved", agent=lambda observations: 1 - first.policy.action(observations))
+
+
 def test_more_can_be_asked_of_an_answer(explainer: tpd.Explainer) -> None:
     moment = explainer.play(seeds=range(3))[0][-8]
     answer = explainer.why(moment)

@@ -206,6 +206,24 @@ def test_a_deterministic_world_is_rolled_out_once_also_with_continuous_actions()
     assert noisy.obtained == f"by {len(noisy.rollouts)} rollouts"
 
 
+def test_errors_at_different_moments_are_independent() -> None:
+    outcomes = OutcomeSet([component("place", lambda t: t.next_observation[:, 0], -99, 99)])
+    env = Environment("Gusts-v0")
+    told = Simulator(env, Always(), outcomes, horizon=3)
+    moments = []
+    for seed, steps in ((0, 5), (0, 6), (1, 5)):
+        world = env.make()
+        place = world.reset(seed=seed)[0]
+        for _ in range(steps):
+            place = world.step(0)[0]
+        moments.append(Moment(seed, np.zeros(steps, int), place))
+    blown = [told.explain(moment, np.arange(1), 50).rollouts for moment in [*moments, moments[0]]]
+    gusts = [np.diff(each[:, 0, :, 0], axis=1).ravel() for each in blown if each is not None]
+    np.testing.assert_array_equal(gusts[0], gusts[3])
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert abs(np.corrcoef(gusts[one], gusts[other])[0, 1]) < 0.4
+
+
 def test_hidden_randomness_is_refused() -> None:
     """Also where it comes so late in an episode that the proof of forks has not met it."""
     outcomes = OutcomeSet([component("place", lambda t: t.next_observation[:, 0], -99, 99)])

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from tests.support import small_mdp
 from tpd.core.beyond import Beyond, mean_of_both
 from tpd.core.explanation import Explanation, together
-from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.outcomes import OutcomeSet, component, event
 from tpd.core.types import FloatArray
 from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
@@ -110,6 +112,43 @@ def start() -> Moment:
 def rolled(simulator: Simulator, moment: Moment, rollouts: int | None = None) -> Explanation:
     explanation = simulator.explain(moment, np.arange(2), rollouts)
     return replace(explanation, beyond=run_on.to_the_end(simulator, moment, explanation))
+
+
+class LateNoise(gym.Env[int, int]):
+    """Twelve steps with a reward; after the sixth a coin decides about it."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.observation_space: gym.spaces.Space[Any] = gym.spaces.Discrete(13)
+        self.action_space: gym.spaces.Space[Any] = gym.spaces.Discrete(2)
+        self.time = 0
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return self.time, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        reward = 1.0 if self.time <= 6 else float(self.np_random.random() < 0.5)
+        return self.time, reward, self.time == 12, False, {}
+
+
+def test_what_is_random_only_after_the_horizon_is_rolled_out_more_than_once() -> None:
+    env = Environment("LateNoise-v0")
+    outcomes = OutcomeSet([component("reward", lambda t: t.reward, 0, 1)])
+    simulator = Simulator(env, TabularPolicy(np.eye(2)[np.zeros(13, dtype=int)], 0.9), outcomes, horizon=3)
+    explained = rolled(simulator, Moment(0, np.zeros(1, int), np.asarray(1)))
+    assert explained.certain.all()
+    assert explained.beyond is not None
+    assert not explained.beyond.certain.any()
+    assert len(explained.beyond.draws) >= run_on.FEWEST
+    band = explained.beyond_band()
+    assert band is not None
+    assert (band.low < band.high).all()
+    assert (explained[0] - explained[1]).whole().band is not None
+
+
+gym.register(id="LateNoise-v0", entry_point="tests.predictors.test_to_the_end:LateNoise")
 
 
 def test_rollouts_go_on_to_the_end() -> None:

@@ -18,7 +18,7 @@ from tpd.answers.sentences.turning import turned
 from tpd.answers.turning_points import happened_in_words
 from tpd.core.intervals import clopper_pearson
 from tpd.core.types import FloatArray
-from tpd.predictors.simulation import Choices, Simulator
+from tpd.predictors.simulation import Choices, Simulator, seed_at
 from tpd.sources.episodes import Recording
 from tpd.sources.moments import Moment
 
@@ -72,10 +72,11 @@ class TurningPoint:
         place = f"step {self.step}" if self.last == self.step else f"steps {self.step} to {self.last}"
         when = f"by step {self.until}"
         said = turned(self.happened, self.event, when, self.before, self.after)
-        how = f"{self.rollouts} rollouts each"
-        return (
-            f"{place}: {said} ({how}); due to the random result of this step, not to the choice of its action"
+        which, whose = (
+            ("this step", "its action") if self.last == self.step else ("these steps", "their actions")
         )
+        why = f"due to the random result of {which}, not to the choice of {whose}"
+        return f"{place}: {said} ({self.rollouts} rollouts each); {why}"
 
 
 def search_turning_points(
@@ -165,7 +166,7 @@ class _Search:
         ahead = self._simulator.but(horizon=int(self._until) - step)
         moment = self._recording.moment(self._number, step)
         assert moment.taken is not None
-        asked = Choices(moment, np.asarray(moment.taken)[None], ahead.seed + stream)
+        asked = Choices(moment, np.asarray(moment.taken)[None], seed_at(ahead.seed + stream, moment))
         (sample,) = ahead.sample([asked], rollouts)
         seen = sample.seen[:, 0][..., self._columns].any(axis=1)
         return np.asarray((seen | past).mean(axis=0))

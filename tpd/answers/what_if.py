@@ -246,7 +246,7 @@ def fragility(explainer: Explainer, env: Environment, states: Array, outcome: st
     met = np.flatnonzero(found.rival >= 0)
     for block in blocks(len(met), IN_MEMORY // 2):
         some = met[block]
-        pairs = np.tile(states[some], 2), np.concatenate([found.best[some], found.rival[some]])
+        pairs = np.concatenate([states[some]] * 2), np.concatenate([found.best[some], found.rival[some]])
         both = explainer.explain(*pairs, draws=ENOUGH_DRAWS)
         contrast = both[: len(some)] - both[len(some) :]
         if contrast.drawn:

@@ -15,6 +15,7 @@ from tpd.api.threads import one_thread
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Transitions
 from tpd.evaluation.played_return import episode_returns
+from tpd.guards.settings import number, whole_number
 from tpd.predictors.simulation import Simulator
 from tpd.sources.episodes import Recording, some_episodes
 from tpd.sources.moments import Moment
@@ -22,7 +23,9 @@ from tpd.sources.moments import Moment
 log = logging.getLogger(__name__)
 SECONDS, MOST_POINTS = 10.0, 3
 """Defaults of a search for turning points."""
-NO_POINTS = f"no step changed the probability of a decisive event by {percent(LEAST_JUMP)} or more"
+NO_POINTS = (
+    f"no step before the last changed the probability of a decisive event by {percent(LEAST_JUMP)} or more"
+)
 OUT_OF_TIME = (
     "the search for turning points ran out of time after %g s, so there may be others: call "
     "turning_points(seconds=...) with more"
@@ -84,7 +87,9 @@ class PlayedEpisode(Sequence[Moment]):
         `seconds`, and then logs a warning; a change that is not yet narrowed down to one step is reported as
         a range of steps.
         """
-        points, finished = self._search(seconds, most)
+        points, finished = self._search(
+            number("seconds", seconds, 0, np.inf), whole_number("most", most, at_least=1)
+        )
         if not finished:
             log.warning(OUT_OF_TIME, seconds)
         return points

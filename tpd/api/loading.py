@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from tpd.api.agents import AgentLike, check_same_world, trainer_of
 from tpd.api.environments import EnvLike, environment
 from tpd.api.events import Events, given_outcomes
 from tpd.api.explainer import Explainer
 from tpd.api.quality import Quality
+from tpd.core.types import DiscretePolicy, Policy
 from tpd.policies.stored import AbsentPolicy
+from tpd.sources.episodes import Recording
 from tpd.store import saved_runs
 from tpd.store.run_descriptions import NotStoredError
 
@@ -16,6 +20,9 @@ UNCHECKED = (
     "events: functions cannot be stored, so tpd.load does not check that the functions passed to it are "
     "those that were learned"
 )
+
+OTHER_ACTIONS = 0.05
+"""Maximum fraction of recorded actions that the agent may never take; rounding changes a few."""
 
 
 def load(
@@ -58,8 +65,23 @@ def load(
     if env is not None and run.about is not None and run.about.env.kind == "environment":
         stored, given = run.about.env.id.rpartition(":")[2], run.env.registered_id
         check_same_world(stored, given, f"the run is about {stored}, but env is {given}", "omit env")
+    if agent is not None and run.recording is not None:
+        _require_same_agent(policy, run.recording)
     explainer = Explainer(policy, run.env, outcomes, run.explainer.predictor.horizon)
     explainer._adopt(run, Quality.read(path))
     if events is not None:
         explainer.notes = (*explainer.notes, UNCHECKED)
     return explainer
+
+
+def _require_same_agent(policy: Policy, recording: Recording) -> None:
+    """Refuse an agent that would never take many of the recorded actions; only known for discrete actions."""
+    if not isinstance(policy, DiscretePolicy):
+        return
+    steps = recording.episodes.transitions
+    chances = policy.probabilities(steps.observation)[np.arange(len(steps)), steps.action]
+    if (other := float((chances <= 0).mean())) > OTHER_ACTIONS:
+        raise ValueError(
+            f"agent: another agent was explained; this one takes other actions at {100 * other:.0f} % of the "
+            "recorded steps"
+        )

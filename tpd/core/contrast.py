@@ -159,16 +159,16 @@ class Contrast:
         if not self.drawn:
             return Whole(mean, None, estimated, estimated)
         within = paired(*(side.drawn_sums() @ weights for side in (self.fact, self.foil)))
-        certain = self.fact.certain & self.foil.certain
+        certain = fixed = self.fact.certain & self.foil.certain
         rest = np.zeros((1, len(mean)))
         if fact is not None and foil is not None:
             rest = np.where(estimated, paired(*alike([fact.draws, foil.draws])), 0)
-            certain &= ~estimated | (fact.certain & foil.certain)
+            certain = fixed & (~estimated | (fact.certain & foil.certain))
         if not self.rolled_out:
             band = band_of(within + rest, mean, self.foreseen[:, -1], level)
             apart = (rest > 0).all(axis=0) | (rest < 0).all(axis=0)
             return Whole(mean, band, estimated, estimated & apart)
-        plain = difference_band(within, np.zeros((1, 1)), np.False_, certain, level)
+        plain = difference_band(within, np.zeros((1, 1)), np.False_, fixed, level)
         both = mean_of_both(within, rest, level)
         ends = [np.where(certain, mean, np.where(estimated, *pair)) for pair in zip(both, plain, strict=True)]
         later = mean_of_both(np.zeros((1, len(mean))), rest, level)

@@ -8,7 +8,15 @@ import numpy as np
 from tpd.core.beyond import Beyond, nothing_left
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
-from tpd.predictors.simulation import ANSWERING, PILOTING, ROUNDING, SCOUTING, Simulator, world_seeds
+from tpd.predictors.simulation import (
+    ANSWERING,
+    PILOTING,
+    ROUNDING,
+    SCOUTING,
+    Simulator,
+    seed_at,
+    world_seeds,
+)
 from tpd.predictors.streams import PolicyStreams
 from tpd.sources.forks import Start
 from tpd.sources.moments import Moment
@@ -54,8 +62,9 @@ def to_the_end(simulator: Simulator, moment: Moment, explanation: Explanation) -
             return _beyond(found._replace(value=np.where(same, found.value, np.nan)), certain)
     pilot = _follow(simulator, moment, actions, PILOTS, PILOTING)
     assert explanation.rollouts is not None
-    affordable = len(explanation.rollouts) * simulator.horizon // max(1, int(pilot.length.mean()))
-    count = min(len(explanation.rollouts), int(np.clip(affordable, FEWEST, MOST)))
+    rollouts = MOST if certain.all() else len(explanation.rollouts)  # deterministic only within the horizon
+    affordable = rollouts * simulator.horizon // max(1, int(pilot.length.mean()))
+    count = min(rollouts, int(np.clip(affordable, FEWEST, MOST)))
     return _beyond(_follow(simulator, moment, actions, count, ANSWERING), np.zeros_like(certain))
 
 
@@ -80,7 +89,8 @@ def _steps(simulator: Simulator, moment: Moment) -> tuple[int, bool]:
 
 
 def _follow(simulator: Simulator, moment: Moment, actions: Array, count: int, purpose: int) -> Followed:
-    keys = [(simulator.seed, purpose, stream) for stream in range(count)]
+    seed = seed_at(simulator.seed, moment)
+    keys = [(seed, purpose, stream) for stream in range(count)]
     start = Start(moment, np.tile(world_seeds(keys), len(actions)))
     steps, whole = _steps(simulator, moment)
     forks = count * len(actions)

@@ -104,7 +104,7 @@ class Simulator:
     def explain(self, moment: Moment, actions: Array, rollouts: int | None = None) -> Explanation:
         """Explain each action [choice, ...] at the moment by `rollouts` rollouts, or as many as needed."""
         actions = np.asarray(actions)
-        (sample,) = self.sample([Choices(moment, actions, self.seed)], rollouts)
+        (sample,) = self.sample([Choices(moment, actions, seed_at(self.seed, moment))], rollouts)
         observations = np.repeat(moment.observation[None], len(actions), axis=0)
         expected = sample.seen.mean(axis=0, dtype=np.float64)
         values = self.policy.action_values(observations)
@@ -278,6 +278,11 @@ class _Seen:
             self._going[running] *= goes_on
             self._steps += 1
         self._waiting = []
+
+
+def seed_at(seed: int, moment: Moment) -> int:
+    """The seed of the rollouts from a moment, so that errors at different moments are independent."""
+    return int(np.random.SeedSequence((seed, moment.seed, moment.step)).generate_state(1)[0])
 
 
 def world_seeds(keys: Sequence[tuple[int, ...]]) -> IntArray:

@@ -219,8 +219,9 @@ def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: floa
         print(f"{some}: no result, because the return or the count of {outcome} is not predicted\n")
         return
     rows, uncertain = fragile_tables.most_fragile(run.env, met, found, now), int(found.uncertain.sum())
-    if not rows and not uncertain:
-        print(f"{some}: no other action overtakes at any reward of {outcome}\n")
+    if not rows:
+        doubt = f"; in {uncertain} of them the data do not say whether one does" if uncertain else ""
+        print(f"{some}: no other action is found to overtake at another reward of {outcome}{doubt}\n")
         return
     fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
     show(fragile_tables.fragile_table(outcome, rows, f"{some} ({found.obtained})", uncertain))

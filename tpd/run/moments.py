@@ -48,7 +48,7 @@ def worth_asking(question: Question, run: SavedRun) -> str:
                 f" within {question.seconds:g} s; seconds=... searches longer" if how == BY_ROLLOUTS else ""
             )
             change = f"changed the probability of a decisive event by {percent(_least(run))} or more"
-            reason = f"no step of a recorded episode was found that {change} ({how}{longer})"
+            reason = f"no step before the last of a recorded episode was found that {change} ({how}{longer})"
         any_step = f"  {command} episode=0 step={_last_of(recording, 0)}"
         return f"{run.name}: {reason}. To ask about any step:\n{any_step}"
     lines = [f"{run.name}: moments worth asking about ({how})"]

@@ -157,5 +157,7 @@ def _too_wide(pair: PairSummary, clauses: Sequence[Clause], explained: bool) -> 
 
 def _nothing(pair: PairSummary) -> str:
     """The clause for a pair without any event to report."""
-    silent = any(not tells(pair, term) for term in pair.terms)
-    return "no learned outcome is expected" if silent else "none of the outcomes is expected"
+    told = [tells(pair, term) for term in pair.terms]
+    if not any(told):
+        return "nothing about it is learned"
+    return "none of the outcomes is expected" if all(told) else "no learned outcome is expected"

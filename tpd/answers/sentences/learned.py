@@ -21,19 +21,25 @@ def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) ->
     if learned.endless:
         return sentence(f"the learned return for {name} is over an infinite horizon, so it is not compared")
     judged = _told_firsts(learned)
-    outside = _contradicted(rolled_out, learned, judged)
-    if not outside:
-        if not len(judged):
-            return sentence(
-                f"no first occurrence after {name} is learned, so nothing is compared with the rollouts"
-            )
-        agrees = f"agrees with the rollouts within {percent(WRONG)} in all first occurrences that are learned"
-        return sentence(f"the learned prediction for {name} {agrees}")
-    said = [_instead(rolled_out, learned, k) for k in outside[:MOST_SAID]]
-    if rolled_out.legend.reward_bound is not None and learned.told.returns[0, -1]:
+    said = [_instead(rolled_out, learned, k) for k in _contradicted(rolled_out, learned, judged)[:MOST_SAID]]
+    rewarded = rolled_out.legend.reward_bound is not None and bool(learned.told.returns[0, -1])
+    if rewarded and (said or _other_return(rolled_out, learned)):
         returns = [worth(float(side.expected_return[0, -1])) for side in (learned, rolled_out)]
         said.append(f"return {returns[0]} (rollouts: {returns[1]})")
-    return sentence(f"the learned prediction for {name} contradicts the rollouts: {listed(said)}")
+    if said:
+        return sentence(f"the learned prediction for {name} contradicts the rollouts: {listed(said)}")
+    compared = [*(["all first occurrences"] if len(judged) else []), *(["the return"] if rewarded else [])]
+    if not compared:
+        return sentence(f"nothing that could be compared with the rollouts after {name} is learned")
+    agrees = f"agrees with the rollouts within {percent(WRONG)} in what is learned of {listed(compared)}"
+    return sentence(f"the learned prediction for {name} {agrees}")
+
+
+def _other_return(rolled_out: Explanation, learned: Explanation) -> bool:
+    """Whether the learned return lies well outside the band of the rollouts."""
+    guess, true = (float(side.expected_return[0, -1]) for side in (learned, rolled_out))
+    low, high = (float(end[0, -1]) for end in rolled_out.return_band())
+    return not low <= guess <= high and abs(guess - true) >= WRONG * max(abs(guess), abs(true))
 
 
 def _told_firsts(learned: Explanation) -> IntArray:

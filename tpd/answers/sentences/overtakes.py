@@ -28,13 +28,14 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
         return sentence(f"how often {outcome} happens is {why}, so {unknown}")
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
     said = f"with the rest of the policy unchanged, {behind.name}"
-    if at is None:
-        return sentence(f"{said} does not overtake {ahead.name} at any reward of {outcome}")
-    if contrast.drawn and not sign_certain(contrast)[row, column]:
+    certain = bool(contrast.fact.certain[row] and contrast.foil.certain[row])
+    if contrast.drawn and not certain and not sign_certain(contrast)[row, column]:
         return sentence(
             f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
             "nor whether it would have to be larger or smaller than now"
         )
+    if at is None:
+        return sentence(f"{said} does not overtake {ahead.name} at any reward of {outcome}")
     if contrast.drawn:
         low, high = (float(end[row, -1]) for end in contrast.return_band())
         if low <= 0 <= high:

@@ -17,6 +17,8 @@ from tpd.core.bands import UNTOLD
 MOST_SAID = 4
 WORTH_SAYING = 0.05
 """Minimum stake of a reported event, as a fraction of the largest; also its minimum probability."""
+UNLIKELY = 0.01
+"""Less likely events are reported only as risks."""
 NOT_ASKED = 0.08
 """The same fraction for events whose first occurrence is not predicted."""
 LOOMING = 0.5
@@ -136,6 +138,7 @@ def _worth_saying(pair: PairSummary, events: list[Term], largest: float) -> list
     """
     special = [t for t in events if _passing(pair, t)]
     staked = [t for t in special if t.weight and _stake(pair, t) >= _least(pair, t) * largest]
+    staked = [t for t in staked if not _timed(pair, t) or _chance(pair, t) >= UNLIKELY]
     free = [t for t in special if not t.weight and _chance(pair, t) >= WORTH_SAYING and _begins(pair, t)]
     staked.sort(key=lambda t: -_stake(pair, t))
     free.sort(key=lambda t: (not pair.ending[t.number], t.first is None, -_chance(pair, t)))
@@ -272,6 +275,7 @@ def _all_along(pair: PairSummary, events: list[Term]) -> list[Clause]:
         about = "" if pair.exact[term.number] else "about "
         nearly = "nearly " if pair.count[term.number] < CERTAIN * pair.steps else ""
         share = f"at {nearly}every step" if count == steps else f"in {about}{count} of {steps} steps"
+        share += "" if pair.end_told else ", if the episode goes on"
         said.append(Clause(term.name, f"{term.name} {share}", 0, pair.horizon - 1))
     return said
 
