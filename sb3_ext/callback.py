@@ -19,7 +19,6 @@ from tpd.core.types import (
     Learner,
     RecurrentPolicy,
     Transitions,
-    concatenate,
 )
 from tpd.guards.settings import boolean, one_of, whole_number
 from tpd.predictors.explainer import Explainer
@@ -62,10 +61,10 @@ class TransitionCallback(BaseCallback):
         env = self.training_env
         check_space(env.observation_space, "the training env")
         self.num_envs = env.num_envs
-        self._stream = np.arange(self.num_envs)
+        self._none = np.zeros(self.num_envs, dtype=np.bool_)
         self.resumed = self.num_timesteps > 0 and not self.resets
         self._shown = self.num_timesteps
-        self._steps: list[Transitions] = []
+        self._pending: list[tuple[Any, ...]] = []
         if self._raw is not None:
             self._raw.release()
         self._raw = RawValues(env)
@@ -84,40 +83,52 @@ class TransitionCallback(BaseCallback):
         self._shown = self.num_timesteps
         step = self._step()
         if not self._doubtful:
-            self._steps.append(step)
+            self._pending.append(step)
         self._doubtful = False
-        if len(self._steps) * self.num_envs >= self.batch_size:
+        if len(self._pending) * self.num_envs >= self.batch_size:
             self._hand_over()
         return True
 
-    def _step(self) -> Transitions:
-        """[env]: the latest step."""
+    def _step(self) -> tuple[Any, ...]:
+        """Copies of what the latest step of all environments gave; a batch of steps makes transitions."""
         assert self._raw is not None
-        dones, infos = np.array(self.locals["dones"], dtype=np.bool_), self.locals["infos"]
-        observation, self._observation = self._observation, self._raw.observations(self.locals["new_obs"])
-        action = np.array(self.locals.get("clipped_actions", self.locals["actions"]))
-        if isinstance(self.model.action_space, spaces.Discrete):
-            action = action.astype(np.int64).reshape(self.num_envs)
-        truncated = np.zeros_like(dones)
-        if ended := np.flatnonzero(dones).tolist():
+        infos, truncated = self.locals["infos"], self._none
+        ended = np.flatnonzero(self.locals["dones"]).tolist()
+        if ended:
+            truncated = self._none.copy()
             truncated[ended] = [bool(infos[env].get("TimeLimit.truncated", False)) for env in ended]
-        return Transitions(
-            observation=observation,
-            action=action,
-            next_observation=self._raw.next_observations(self._observation, ended, infos),
-            reward=self._raw.rewards(self.locals["rewards"]),
-            terminated=dones & ~truncated,
-            truncated=truncated,
-            info={key: np.array([_entry(info, key) for info in infos]) for key in self.info_keys},
-            stream=self._stream,
+        observation, self._observation = self._observation, self._raw.observations(self.locals["new_obs"])
+        return (
+            observation,
+            np.array(self.locals.get("clipped_actions", self.locals["actions"])),
+            self._raw.next_observations(self._observation, ended, infos),
+            self._raw.rewards(self.locals["rewards"]),
+            np.array(self.locals["dones"], dtype=np.bool_),
+            truncated,
+            *(np.array([_entry(info, key) for info in infos]) for key in self.info_keys),
         )
 
     def _hand_over(self) -> None:
-        steps, self._steps = self._steps, []
+        if not self._pending:
+            return
+        columns = [np.concatenate(column) for column in zip(*self._pending, strict=True)]
+        count, self._pending = len(self._pending), []
+        observation, action, following, reward, done, truncated, *info = columns
+        if isinstance(self.model.action_space, spaces.Discrete):
+            action = action.astype(np.int64).reshape(len(done))
+        batch = Transitions(
+            observation=observation,
+            action=action,
+            next_observation=following,
+            reward=reward,
+            terminated=done & ~truncated,
+            truncated=truncated & done,
+            info=dict(zip(self.info_keys, info, strict=True)),
+            stream=np.tile(np.arange(self.num_envs), count),
+        )
         if self._carried is not None:
-            steps = [self._hidden_states.carry(step) for step in steps]
-        if sum(len(step) for step in steps):
-            batch = concatenate(steps)
+            batch = self._hidden_states.carry_all(batch, self.num_envs)
+        if len(batch):
             for function in self.functions:
                 function(batch)
 
@@ -222,8 +233,7 @@ class ExplainerCallback(TransitionCallback):
         while self._kept:
             batch = self._kept.pop(0)
             if hidden_states is not None:
-                steps = (batch[t : t + self.num_envs] for t in range(0, len(batch), self.num_envs))
-                batch = concatenate([hidden_states.carry(step) for step in steps])
+                batch = hidden_states.carry_all(batch, self.num_envs)
             if len(batch):
                 yield batch
 

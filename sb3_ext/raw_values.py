@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from tpd.core.observations import pack
-from tpd.core.types import Array, FloatArray, RecurrentPolicy, Transitions
+from tpd.core.types import Array, FloatArray, RecurrentPolicy, Transitions, concatenate
 
 Infos = Sequence[Mapping[str, Any]]
 OBSERVATIONS_PASS = (VecTransposeImage, VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
@@ -113,6 +113,11 @@ class HiddenStates:
         self._policy = policy
         self._hidden = policy.start(num_envs)
         self._known = np.full(num_envs, known)
+
+    def carry_all(self, steps: Transitions, num_envs: int) -> Transitions:
+        """The next steps, each of all environments."""
+        each = (steps[t : t + num_envs] for t in range(0, len(steps), num_envs))
+        return concatenate([self.carry(step) for step in each])
 
     def carry(self, step: Transitions) -> Transitions:
         """The next step of all environments, with the hidden state appended to the observations."""
