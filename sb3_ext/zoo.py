@@ -181,7 +181,7 @@ def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path |
     if found is None and normalised:
         raise ValueError(
             f"{parameters / STATISTICS[0]}: there is no such file, but {CONFIG} says that observations were "
-            "normalised: copy the file there, or pass the zip of the agent, with vec_normalize"
+            "normalised: copy the file there, or pass the zip of the agent, and vec_normalize=..."
         )
     return found
 

@@ -154,8 +154,8 @@ def best(found: Mapping[str, Sequence[Row]]) -> str:
         f"Brier skill by {STEPS[-1]}",
         "best skill",
         f"within {100 * WITHIN:.0f} %",
-        "mse by h",
-        "smallest mse",
+        "mse by step h, mean over h",
+        "smallest such mse",
     )
     lines = list[Sequence[str]]()
     for world, rows in found.items():

@@ -157,7 +157,9 @@ def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict
             if time in wanted:
                 if not Moment(seed, step.action, step.observation[0]).shows(one.observation_space, shown):
                     log.warning(
-                        "a replay of %s differs, so pictures of seed %d end at step %d", env.id, seed, time
+                        "the replay of the episode of seed %d in %s differs from the recording, so pictures "
+                        "end at step %d",
+                        *(seed, env.id, time),
                     )
                     break
                 try:

@@ -57,7 +57,8 @@ def _require_grid(path: Path, frame: pd.DataFrame, by: Sequence[str]) -> None:
     if frame.duplicated(list(by)).any() or len(frame) != combinations:
         each = ", ".join(by)
         raise ValueError(
-            f"{path}: expected {combinations} rows, one for each combination of {each}, got {len(frame)}"
+            f"{path}: expected exactly one row for each of {combinations} combinations of {each}, got "
+            f"{len(frame)} rows"
         )
 
 

@@ -170,7 +170,7 @@ def _read_state(path: Path) -> dict[str, Any]:
         )
     _check_opened(state["opened"], f"{path}, opened")
     if state["store"].keys() != {"uri", "experiment", "register"}:
-        raise ValueError(f"{path}: store must have uri, experiment and register")
+        raise ValueError(f"{path}: store must have exactly the keys uri, experiment and register")
     for number, entry in enumerate(state["refused"]):
         check_entry(entry, f"{path}, refused {number}")
     return state
@@ -208,7 +208,7 @@ def _check_parent(delivery: Delivery) -> None:
     sweeps = [_read_state(state) for state in above if state.is_file()]
     tokens = [sweep["token"] for sweep in sweeps if sweep["run_id"] == parent]
     if client_of(delivery.tracking.uri).get_run(parent).data.tags.get(TOKEN) not in tokens:
-        raise PermissionError(f"its parent run {parent} is not the sweep of a folder above this one")
+        raise PermissionError(f"its parent run {parent} is not a sweep whose folder is above the run's")
 
 
 def _last_entry(delivery: Delivery) -> Entry | None:
