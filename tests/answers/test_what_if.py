@@ -17,7 +17,6 @@ from tpd.answers.what_if import (
     best_actions,
     fragility,
     overtaking,
-    ranking,
     return_band,
     returns,
     reward_of,
@@ -109,7 +108,7 @@ def test_at_the_overtaking_reward_both_are_worth_the_same(expected: FloatArray, 
 def test_the_unknown_never_overtakes() -> None:
     some = explanation(np.ones((2, HORIZON, 3)) * [[[0.1]], [[0.9]]], np.array([1.0, 0.0]))
     assert overtaking(some[:1] - some[1:], 0, "a") is None
-    assert ranking(some, "a", -5, 5) == [(-5, 5, (0,))]
+    assert best_actions(some, "a", -5, 5) == []
 
 
 def test_different_rewards_of_one_outcome_cannot_be_compared() -> None:
@@ -119,28 +118,22 @@ def test_different_rewards_of_one_outcome_cannot_be_compared() -> None:
 
 
 @given(futures, st.sampled_from(["a", "b"]), st.lists(st.floats(-9.9, 9.9), min_size=1, max_size=5))
-def test_the_ranking_is_that_of_the_returns_at_any_reward(
+def test_the_best_action_has_the_highest_return_at_any_reward(
     expected: FloatArray, outcome: str, probes: list[float]
 ) -> None:
     pairs = explanation(expected)
-    intervals = ranking(pairs, outcome, -10, 10)
-    assert intervals[0].low == -10
-    assert intervals[-1].high == 10
-    assert all(one.high == other.low for one, other in pairwise(intervals))
-    assert all(one.order != other.order for one, other in pairwise(intervals))
     best = best_actions(pairs, outcome, -10, 10)
+    assert (best[0].low, best[-1].high) == (-10, 10)
+    assert all(one.high == other.low and one.row != other.row for one, other in pairwise(best))
     for probe in probes:
         worth = returns(pairs, {outcome: probe})
-        order = next(one.order for one in intervals if one.low <= probe <= one.high)
-        assert (np.diff(worth[list(order)]) <= 1e-6).all()
         (row, *_) = (row for low, high, row in best if low <= probe <= high)
         assert worth[row] == pytest.approx(worth.max(), abs=1e-6)
-    assert all(one[2] != other[2] for one, other in pairwise(best))
 
 
 def test_a_range_needs_an_extent() -> None:
     with pytest.raises(ValueError, match="got low=3, high=3"):
-        ranking(explanation(np.ones((1, HORIZON, 3))), "a", 3, 3)
+        best_actions(explanation(np.ones((1, HORIZON, 3))), "a", 3, 3)
 
 
 @pytest.fixture

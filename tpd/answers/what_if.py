@@ -129,34 +129,6 @@ def sign_certain(contrast: Contrast) -> BoolArray:
     return np.asarray((band.low > 0) | (band.high < 0))
 
 
-class RewardInterval(NamedTuple):
-    """An interval of rewards in which the order of the actions does not change."""
-
-    low: float
-    high: float
-    order: tuple[int, ...]
-    """The rows of the explanation with a known future, best first."""
-
-
-def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> list[RewardInterval]:
-    """The order of the pairs (such as all valid actions of a state) as a function of one reward."""
-    if not low < high:
-        raise ValueError(f"the range of rewards must have low < high, got low={low}, high={high}")
-    now = reward_of(explanation.legend, outcome)
-    worth, count = returns_and_counts(explanation, outcome)
-    rows = np.flatnonzero(~np.isnan(worth))
-    slope = count[rows]
-    offset = worth[rows] - now * slope
-    ends = [low, *_crossings(offset, slope, low, high), high]
-    found = list[RewardInterval]()
-    for begin, end in pairwise(ends):
-        order = rows[np.argsort(-(offset + slope * (begin + end) / 2), kind="stable")]
-        if found and found[-1].order == tuple(order.tolist()):
-            begin = found.pop().low
-        found.append(RewardInterval(begin, end, tuple(order.tolist())))
-    return found
-
-
 class BestAction(NamedTuple):
     """A range of rewards in which one action has the highest return."""
 
@@ -168,9 +140,20 @@ class BestAction(NamedTuple):
 
 def best_actions(explanation: Explanation, outcome: str, low: float, high: float) -> list[BestAction]:
     """Which row has the highest return, as a function of one reward; empty if fewer than two are known."""
-    intervals = ranking(explanation, outcome, low, high)
-    known = [BestAction(one.low, one.high, one.order[0]) for one in intervals if len(one.order) > 1]
-    return _joined([part for best in _joined(known) for part in _certain(explanation, outcome, best)])
+    if not low < high:
+        raise ValueError(f"the range of rewards must have low < high, got low={low}, high={high}")
+    now = reward_of(explanation.legend, outcome)
+    worth, count = returns_and_counts(explanation, outcome)
+    rows = np.flatnonzero(~np.isnan(worth))
+    if len(rows) < 2:
+        return []
+    slope = count[rows]
+    offset = worth[rows] - now * slope
+    found = list[BestAction]()
+    for begin, end in pairwise([low, *_crossings(offset, slope, low, high), high]):
+        best = (offset + slope * (begin + end) / 2).argmax()
+        found.append(BestAction(begin, end, int(rows[best])))
+    return _joined([part for one in _joined(found) for part in _certain(explanation, outcome, one)])
 
 
 def _joined(ranges: Sequence[BestAction]) -> list[BestAction]:
