@@ -292,6 +292,35 @@ def test_another_agent_than_the_explained_one_is_refused(zipped: Path, tmp_path:
         tpd.load(tmp_path / "saved", agent=lambda observations: 1 - first.policy.action(observations))
 
 
+class Fuse(gym.Env[Any, Any]):
+    """Each step gives 1; the second action may end in a rare loss."""
+
+    observation_space = gym.spaces.Box(-99, 99, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        lost = action == 1 and self.np_random.random() < 1e-9
+        return np.full(1, self.time, np.float32), -99.0 if lost else 1.0, lost or self.time == 9, False, {}
+
+
+def test_a_return_without_spread_in_random_rollouts_is_remarked() -> None:
+    lost = {"lost": lambda t: t.terminated & (t.reward < 0)}
+    explainer = tpd.Explainer(lambda o: np.zeros(len(o), dtype=int), env=Fuse, events=lost, horizon=4)
+    answer = explainer.why(explainer.play(seeds=[0])[0][2], foil=1, rollouts=50)
+    (remark,) = (said for said in answer.remarks if "band has no width" in said)
+    assert "the return after action 1 is the same in all 50 rollouts" in remark
+    assert remark.endswith("may have a probability of up to 6 %")
+    cart = tpd.Explainer(balance, env="CartPole-v1", horizon=4)
+    certain = cart.why(cart.play(seeds=[0])[0][0])
+    assert not any("band has no width" in said for said in certain.remarks)
+
+
 def test_more_can_be_asked_of_an_answer(explainer: tpd.Explainer) -> None:
     moment = explainer.play(seeds=range(3))[0][-8]
     answer = explainer.why(moment)

@@ -10,6 +10,7 @@ from tpd.answers.asked import Asked
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
 from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.formatting import listed, percent
 from tpd.answers.sentences.inevitable import inevitable
 from tpd.answers.sentences.learned import learned_instead
 from tpd.answers.sentences.overtakes import overtakes
@@ -17,6 +18,7 @@ from tpd.answers.sentences.switch import switch_in_words
 from tpd.answers.switch import Switch, switch_in_rollouts, switch_in_table
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
+from tpd.core.intervals import clopper_pearson
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import DiscretePolicy, IntArray
 from tpd.run.fact_and_foil import Compared
@@ -59,7 +61,7 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
             learned_instead(side.explanation, side.learned, side.name) for side in sides if side.learned
         ),
         how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
-        remarks=(*answer.remarks, *_invalid(compared), *_time_limits(compared)),
+        remarks=(*answer.remarks, *_invalid(compared), *_time_limits(compared), *_unvaried(answer.sides)),
         asked=_asked(fact, foil, explained if fact.expectations.simulated else []),
         switch=switch,
     )
@@ -113,6 +115,26 @@ def _invalid(compared: Sequence[Compared]) -> list[str]:
         and side.followed is None
         and not side.run.env.mask(side.state.observation)[0][int(side.action)]
     ]
+
+
+def _unvaried(sides: Sequence[Side]) -> list[str]:
+    """A remark on rollouts that all have the same return, though the future is not deterministic."""
+    same = [side for side in sides if side.explanation.banded and not side.explanation.certain[0]]
+    same = [side for side in same if _same_returns(side.explanation)]
+    if not same:
+        return []
+    count = len(same[0].explanation.samples)
+    chance = percent(float(clopper_pearson(np.zeros(1), np.array([count])).high[0]))
+    return [
+        f"the return after {listed([side.name for side in same])} is the same in all {count} rollouts, so "
+        f"its band has no width; an event that no rollout saw may have a probability of up to {chance}"
+    ]
+
+
+def _same_returns(explanation: Explanation) -> bool:
+    if explanation.rollouts is None or explanation.legend.reward_bound is None:
+        return False
+    return bool(np.ptp(explanation.drawn_returns[:, 0, -1]) == 0)
 
 
 def _time_limits(compared: Sequence[Compared]) -> list[str]:
