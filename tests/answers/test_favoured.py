@@ -56,7 +56,9 @@ def test_rollouts_that_never_saw_an_event_do_not_say_that_no_reward_of_it_matter
     assert said.startswith("The data do not say at which reward of crash")
     infinite = np.full(1, np.inf)
     exact = replace(runs, support=infinite) - replace(foils, support=infinite)
-    assert "does not overtake run at any reward of crash" in overtakes(exact, 0, "crash", "run", "jump")
+    assert "does not overtake run within 1 step at any reward of crash" in overtakes(
+        exact, 0, "crash", "run", "jump"
+    )
 
 
 def test_without_bands_counts_are_settled_and_guesses_of_networks_are_not() -> None:

@@ -48,7 +48,7 @@ def explanation(expected: FloatArray, visits: FloatArray | None = None) -> Expla
         np.arange(count),
         expected,
         np.ones((count, HORIZON)),
-        np.ones(count) if visits is None else visits,
+        np.full(count, np.inf) if visits is None else visits,
         legend,
         0.9,
     )
@@ -106,7 +106,7 @@ def test_at_the_overtaking_reward_both_are_worth_the_same(expected: FloatArray, 
 
 
 def test_the_unknown_never_overtakes() -> None:
-    some = explanation(np.ones((2, HORIZON, 3)) * [[[0.1]], [[0.9]]], np.array([1.0, 0.0]))
+    some = explanation(np.ones((2, HORIZON, 3)) * [[[0.1]], [[0.9]]], np.array([np.inf, 0.0]))
     assert overtaking(some[:1] - some[1:], 0, "a") is None
     assert best_actions(some, "a", -5, 5) == []
 
@@ -166,7 +166,7 @@ def test_only_known_pairs_are_rivals(explainer: Explainer) -> None:
     solution = explainer.predictor
     assert isinstance(solution, ExactSolution)
     pairs = np.array([0, 3, 4])
-    table = PairTable(small_mdp.NUM_ACTIONS, pairs, solution.table().expected[pairs], np.ones(3))
+    table = PairTable(small_mdp.NUM_ACTIONS, pairs, solution.table().expected[pairs], np.full(3, np.inf))
     known = Explainer(table, explainer.policy, explainer.legend)
     found = fragility(known, small_mdp.environment(), np.arange(3), "odd")
     assert found.best[0] == 0
@@ -179,7 +179,7 @@ def test_only_known_pairs_are_rivals(explainer: Explainer) -> None:
 def noisy(expected: FloatArray, noise: float) -> Explanation:
     rng = np.random.default_rng(0)
     draws = expected + noise * rng.standard_normal((ENOUGH_DRAWS, *expected.shape))
-    return replace(explanation(expected), draws=draws)
+    return replace(explanation(expected, np.ones(len(expected))), draws=draws)
 
 
 @given(futures, st.sampled_from(["a", "b"]), st.sampled_from([0.0, 0.01, 0.1, 1.0]))
@@ -197,7 +197,7 @@ def test_where_bands_overlap_no_action_is_called_best(
             others = np.setdiff1d(np.arange(ROWS), row)
             under = valued(pairs, {outcome: reward})
             contrast = under[np.full(len(others), row)] - under[others]
-            assert (contrast.expected_return[:, -1] > 0).all()
+            assert (contrast.expected_return[:, -1] > -1e-12).all()
             assert contrast.settled.all()
 
 
@@ -207,6 +207,21 @@ def test_certain_samples_change_no_range() -> None:
     assert len(sharp) > 1
     assert best_actions(noisy(expected, 1e-9), "b", -10, 10) == sharp
     assert {each.row for each in best_actions(noisy(expected, 9), "b", -10, 10)} == {None}
+
+
+def test_guesses_without_bands_and_rollouts_without_the_event_decide_nothing() -> None:
+    expected = np.random.default_rng(1).random((ROWS, HORIZON, len(NAMES)))
+    guessed = explanation(expected, np.ones(ROWS))
+    assert best_actions(guessed, "b", -10, 10) == [(-10, 10, None)]
+    seen = (
+        np.random.default_rng(2).random((200, *expected.shape)) < np.linspace(0.1, 0.9, ROWS)[:, None, None]
+    )
+    rolled_out = replace(guessed, rollouts=seen.astype(float), expected=seen.mean(axis=0))
+    assert {each.row for each in best_actions(rolled_out, "b", -10, 10)} != {None}
+    never = seen.copy()
+    never[:, 0, :, NAMES.index("b")] = False
+    unseen = replace(guessed, rollouts=never.astype(float), expected=never.mean(axis=0))
+    assert best_actions(unseen, "b", -10, 10) == [(-10, 10, None)]
 
 
 def test_the_band_under_other_rewards_is_that_of_the_samples() -> None:
@@ -250,7 +265,7 @@ class Tilted:
         return expected
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        return np.ones(len(actions))
+        return np.full(len(actions), np.inf)
 
 
 def test_states_may_be_vectors() -> None:

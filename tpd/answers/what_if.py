@@ -169,7 +169,9 @@ def _joined(ranges: Sequence[BestAction]) -> list[BestAction]:
 def _certain(explanation: Explanation, outcome: str, best: BestAction) -> list[BestAction]:
     """A range, split into the part where the bands agree that the row is best, and the rest."""
     low, high, row = best
-    if row is None or not explanation.banded:
+    if row is None or not _decides(explanation, outcome):
+        return [BestAction(low, high, None)]
+    if not explanation.banded:
         return [best]
     rewards = low + (high - low) * PROBES
     certain = np.flatnonzero([_leads(explanation, row, {outcome: float(reward)}) for reward in rewards])
@@ -178,6 +180,14 @@ def _certain(explanation: Explanation, outcome: str, best: BestAction) -> list[B
     ends = [low, *rewards[1:-1].tolist(), high]
     first, last = ends[certain[0]], ends[certain[-1]]
     return [BestAction(low, first, None), BestAction(first, last, row), BestAction(last, high, None)]
+
+
+def _decides(explanation: Explanation, outcome: str) -> bool:
+    """Whether the data can decide: not without bands, nor if random rollouts never saw the outcome."""
+    if not explanation.banded:
+        return bool((explanation.certain | explanation.often_tried).all())
+    seen = explanation.samples[..., explanation.legend.names.index(outcome)].any(axis=(0, 2))
+    return explanation.rollouts is None or bool((seen | explanation.certain).all())
 
 
 def _leads(explanation: Explanation, row: int, rewards: Mapping[str, float]) -> bool:
@@ -232,9 +242,10 @@ def fragility(explainer: Explainer, env: Environment, states: Array, outcome: st
         pairs = np.concatenate([states[some]] * 2), np.concatenate([found.best[some], found.rival[some]])
         both = explainer.explain(*pairs, draws=ENOUGH_DRAWS)
         contrast = both[: len(some)] - both[len(some) :]
+        decided = contrast.settled
         if contrast.drawn:
-            column = explanation.legend.names.index(outcome)
-            found.uncertain[some] = ~(contrast.settled & sign_certain(contrast)[:, column])
+            decided &= sign_certain(contrast)[:, explanation.legend.names.index(outcome)]
+        found.uncertain[some] = ~decided
     return replace(found, reward=np.where(found.uncertain, np.nan, found.reward))
 
 
