@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
@@ -16,7 +17,7 @@ from sb3_ext.expected_returns import expected_return as find_expected_return
 from sb3_ext.live_models import GivenStatistics, check_same_world, find_statistics
 from sb3_ext.loading import load_agent, seems_normalised, zip_file
 from sb3_ext.logger import logger
-from sb3_ext.normalization import frozen
+from sb3_ext.normalization import ObservationNormalization, frozen
 from sb3_ext.policies import policy_in
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
 from sb3_ext.zoo import zoo_agent
@@ -69,9 +70,16 @@ class LoadedAgent(Pretrained):
                 'pass its statistics, vec_normalize="statistics.pkl", or vec_normalize=False to explain it '
                 "without them (on the command line: policy.vec_normalize=...)"
             )
-        found = find_statistics(model, env, vec_normalize, trust)
-        statistics = frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found
+        statistics = _frozen_statistics(model, env, vec_normalize, trust)
         self.policy = policy_in(env, model, deterministic, statistics)
+
+
+def _frozen_statistics(
+    model: BaseAlgorithm, env: Environment, given: GivenStatistics, trust: bool = False
+) -> ObservationNormalization | Literal[False] | None:
+    """The normalisation of a model's observations, which further training does not change."""
+    found = find_statistics(model, env, given, trust)
+    return frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found
 
 
 class GivenModel(Pretrained):
@@ -93,8 +101,7 @@ class GivenModel(Pretrained):
         if not isinstance(model, BaseAlgorithm):
             raise ValueError(f"model: expected a Stable-Baselines3 model, got a {type(model).__name__}")
         check_same_world(env, model)
-        found = find_statistics(model, env, vec_normalize)
-        statistics = frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found
+        statistics = _frozen_statistics(model, env, vec_normalize)
         self.policy = policy_in(env, model, deterministic, statistics)
         self.expected_return = expected_of_model(model)
 

@@ -61,7 +61,7 @@ class TransitionCallback(BaseCallback):
         env = self.training_env
         check_space(env.observation_space, "the training env")
         self.num_envs = env.num_envs
-        self._none = np.zeros(self.num_envs, dtype=np.bool_)
+        self._not_truncated = np.zeros(self.num_envs, dtype=np.bool_)
         self.resumed = self.num_timesteps > 0 and not self.resets
         self._shown = self.num_timesteps
         self._pending: list[tuple[Any, ...]] = []
@@ -90,12 +90,12 @@ class TransitionCallback(BaseCallback):
         return True
 
     def _step(self) -> tuple[Any, ...]:
-        """Copies of what the latest step of all environments gave; a batch of steps makes transitions."""
+        """The latest step of all environments: columns [env, ...] in the order that `_hand_over` reads."""
         assert self._raw is not None
-        infos, truncated = self.locals["infos"], self._none
+        infos, truncated = self.locals["infos"], self._not_truncated
         ended = np.flatnonzero(self.locals["dones"]).tolist()
         if ended:
-            truncated = self._none.copy()
+            truncated = truncated.copy()
             truncated[ended] = [bool(infos[env].get("TimeLimit.truncated", False)) for env in ended]
         observation, self._observation = self._observation, self._raw.observations(self.locals["new_obs"])
         return (
@@ -122,7 +122,7 @@ class TransitionCallback(BaseCallback):
             next_observation=following,
             reward=reward,
             terminated=done & ~truncated,
-            truncated=truncated & done,
+            truncated=truncated,
             info=dict(zip(self.info_keys, info, strict=True)),
             stream=np.tile(np.arange(self.num_envs), count),
         )

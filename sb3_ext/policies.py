@@ -77,7 +77,7 @@ def policy_in(
     deterministic: bool,
     normalization: Normalizer | Literal[False] | None = None,
 ) -> "SB3Policy":
-    """The same for a model that plays in this environment, whose action masks it uses."""
+    """As `as_policy`, for a model in this environment and with its action masks."""
     return as_policy(
         model,
         deterministic=boolean("deterministic", deterministic),

@@ -129,13 +129,20 @@ def sign_certain(contrast: Contrast) -> BoolArray:
     return np.asarray((band.low > 0) | (band.high < 0))
 
 
+def rewards_around(legend: Legend, outcome: str) -> tuple[float, float]:
+    """The rewards that are examined: up to twice the size of the current one, to both sides of it."""
+    now = reward_of(legend, outcome)
+    reach = max(2 * abs(now), 10.0)
+    return now - reach, now + reach
+
+
 class BestAction(NamedTuple):
     """A range of rewards in which one action has the highest return."""
 
     low: float
     high: float
     row: int | None
-    """The row of the explanation; None where a band of a difference of returns includes 0."""
+    """The row of the explanation; None where the data do not decide which action is best."""
 
 
 def best_actions(explanation: Explanation, outcome: str, low: float, high: float) -> list[BestAction]:

@@ -202,9 +202,8 @@ def _returns(name: str, explanation: Explanation, rewards: Mapping[str, float]) 
 
 def _ranges(explanation: Explanation, outcome: str, names: list[str]) -> list[records.RewardRange]:
     """Which action has the highest return for which reward of an outcome, around its current value."""
-    now = what_if.reward_of(explanation.legend, outcome)
-    reach = max(2 * abs(now), 10.0)
-    best = what_if.best_actions(explanation, outcome, now - reach, now + reach)
+    around = what_if.rewards_around(explanation.legend, outcome)
+    best = what_if.best_actions(explanation, outcome, *around)
     return [
         records.RewardRange(
             low=float(f"{low:.6g}"),

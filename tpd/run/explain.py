@@ -188,11 +188,12 @@ def _resolved_returns(
 def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:
     """Plot returns against one reward in this state; list recorded states where another action overtakes."""
     now = what_if.reward_of(explanation.legend, outcome)
-    reach = max(2 * abs(now), 10.0)
-    best = what_if.best_actions(explanation, outcome, now - reach, now + reach)
+    around = what_if.rewards_around(explanation.legend, outcome)
+    best = what_if.best_actions(explanation, outcome, *around)
     untold = np.isnan(what_if.returns_and_counts(explanation, outcome)[1])
     if left_out := ", ".join(name for name, missing in zip(names, untold, strict=True) if missing):
-        print(f"return or number of {outcome} unknown or not learned, so not compared: {left_out}")
+        why = f"the return or the number of {outcome} is unknown or not learned"
+        print(f"not compared, because {why}: {left_out}")
     for low, high, row in best:
         said = "the data do not say which action" if row is None else names[row]
         print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {said} has the highest return")

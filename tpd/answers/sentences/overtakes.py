@@ -35,8 +35,8 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
             "nor whether it would have to be larger or smaller than now"
         )
     if at is None:
-        more = max(fact.running, foil.running) > 0
-        within = f" within {fact.horizon} step{'s' if fact.horizon > 1 else ''}" if more else ""
+        goes_on = max(fact.running, foil.running) > 0
+        within = f" within {fact.horizon} step{'s' if fact.horizon > 1 else ''}" if goes_on else ""
         return sentence(f"{said} does not overtake {ahead.name}{within} at any reward of {outcome}")
     if contrast.drawn:
         low, high = (float(end[row, -1]) for end in contrast.return_band())

@@ -17,10 +17,10 @@ from tpd.core.bands import UNTOLD
 MOST_SAID = 4
 WORTH_SAYING = 0.05
 """Minimum stake of a reported event, as a fraction of the largest; also its minimum probability."""
-UNLIKELY = 0.01
-"""Less likely events are reported only as risks."""
 NOT_ASKED = 0.08
 """The same fraction for events whose first occurrence is not predicted."""
+UNLIKELY = 0.01
+"""An event with a smaller probability is reported only if it is a risk."""
 LOOMING = 0.5
 """A risk with at least this probability is a milestone."""
 REPEATED = 1.5

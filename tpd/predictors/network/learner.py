@@ -131,7 +131,6 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
 
     def _columns(self, ending: Sequence[int]) -> Columns:
         """The columns, where the events `ending` end the episode."""
-        self._ending = tuple(ending)
         if self.form == "fhgvf":
             return Columns.all_real(self.outcomes.width)
         return Columns.of(self.outcomes).ended_by(ending)
@@ -229,7 +228,7 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
         return {
             **super().state(),
             **numbers,
-            "ending": np.array(self._ending, dtype=np.int64),
+            "ending": np.array([group[0] for group in self.network.columns.ending], dtype=np.int64),
             "margin": np.array(self.network.margin),
             "exclusive": np.array(self.network.columns.exclusive, dtype=np.int64),
             "final": np.array(self.network.columns.final, dtype=np.int64),
